@@ -1,0 +1,57 @@
+"""Every error dsh raises on purpose.
+
+DshError
+├── UsageError              exit 2: the command line is wrong
+├── CompositionError        exit 3: profile, patch, row, expression or plugin; the user edits a file
+├── CredentialError         exit 4: a key is missing or refused
+├── LlmError                exit 1: the model's side failed            (dsh.session.failure)
+├── SessionError            exit 1: a log cannot be read or extended   (dsh.session.error)
+│   └── PersistenceError    exit 8: a log could not be made durable    (dsh.persistence.error)
+├── ToolError               seen by the model as a failed result       (dsh.tools.error)
+│   └── FsError, SearchError, SandboxError …                          (dsh.capabilities)
+└── KernelError             exit 1: a plugin broke a rule of the kernel
+
+A bug in dsh is a plain `AssertionError` or `RuntimeError` with its traceback; a `DshError` reaches
+the user as its message and its hint, in one line each.
+"""
+
+from typing import ClassVar
+
+
+class DshError(Exception):
+    """Base class: `message` says where, what was found and what was expected; `hint` what to do next."""
+
+    exit_code: ClassVar[int] = 1
+    """What the process exits with when this error ends it (`spec/front-ends.md` §11.4)."""
+
+    def __init__(self, message: str, *, code: str = "", hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        """Stable upper-case name where one is specified, else empty."""
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class UsageError(DshError):
+    """The command line asks for something that does not exist or does not fit together."""
+
+    exit_code = 2
+
+
+class CompositionError(DshError):
+    """What the rows, patches, bundles or the profile say cannot be mounted."""
+
+    exit_code = 3
+
+
+class CredentialError(DshError):
+    """A key is missing, malformed or refused by the provider."""
+
+    exit_code = 4
+
+
+class KernelError(DshError):
+    """A plugin used the kernel in a way that it forbids, for instance an effect on a dead fiber."""
