@@ -4,7 +4,7 @@ DshError
 ├── UsageError              exit 2: the command line is wrong
 ├── CompositionError        exit 3: profile, patch, row, expression or plugin; the user edits a file
 ├── CredentialError         exit 4: a key is missing or refused
-├── LlmError                exit 1: the model's side failed            (dsh.session.failure)
+├── LlmError                exit 1: the model's side failed            (dsh.llm.failure)
 ├── SessionError            exit 1: a log cannot be read or extended   (dsh.session.error)
 │   └── PersistenceError    exit 8: a log could not be made durable    (dsh.persistence.error)
 ├── ToolError               seen by the model as a failed result       (dsh.tools.error)

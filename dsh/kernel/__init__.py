@@ -1,0 +1,32 @@
+"""The plugin kernel: contexts, fibers, effects, services, events, cancellation. It knows nothing of agents."""
+
+from dsh.kernel.cancel import Cancelled, CancelToken
+from dsh.kernel.context import Context, ServiceUnavailable
+from dsh.kernel.effect import Disposal, Effect
+from dsh.kernel.fiber import FIBER_CONFIG, FIBER_CREATED, FIBER_STATUS, Fiber, FiberState
+from dsh.kernel.key import Event, ServiceKey
+from dsh.kernel.schema import ValidationError, resolve_config
+from dsh.kernel.scope import Scope, ScopeTarget, create_scope
+from dsh.kernel.service import Service
+
+__all__ = [
+    "FIBER_CONFIG",
+    "FIBER_CREATED",
+    "FIBER_STATUS",
+    "CancelToken",
+    "Cancelled",
+    "Context",
+    "Disposal",
+    "Effect",
+    "Event",
+    "Fiber",
+    "FiberState",
+    "Scope",
+    "ScopeTarget",
+    "Service",
+    "ServiceKey",
+    "ServiceUnavailable",
+    "ValidationError",
+    "create_scope",
+    "resolve_config",
+]

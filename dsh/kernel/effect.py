@@ -1,0 +1,204 @@
+"""Reversible registrations: an effect is done now and undone once, in reverse order, when its owner goes.
+
+`setup` may be a plain callable, a coroutine function, a (async) generator function that yields
+disposers as it acquires things, or a (async) context manager. What it may answer: a disposer, nothing,
+an awaitable of either, or an iterable of disposers (`spec/kernel.md` §6).
+"""
+
+import asyncio
+import contextlib
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dsh.kernel.fiber import Fiber
+
+Disposer = Callable[[], Any]
+
+
+class Disposal:
+    """What undoing an effect returns: awaiting it waits until everything is undone."""
+
+    __slots__ = ("_errors", "_label", "_task")
+
+    def __init__(self, label: str, errors: list[Exception], task: "asyncio.Task[None] | None") -> None:
+        self._label, self._errors, self._task = label, errors, task
+
+    @property
+    def pending(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    def raise_errors(self) -> None:
+        """Raise what the disposers raised: the one error, or a group of them."""
+        if len(self._errors) == 1:
+            raise self._errors[0]
+        if self._errors:
+            raise ExceptionGroup(f"disposing {self._label}", self._errors)
+
+    def __await__(self) -> Generator[Any, None, None]:
+        if self._task is not None:
+            yield from asyncio.shield(self._task).__await__()
+        self.raise_errors()
+
+
+class Effect:
+    """One reversible registration. Calling it undoes it; every later call joins the first."""
+
+    __slots__ = ("_disposal", "_disposers", "_setup_task", "fiber", "is_provider", "label")
+
+    def __init__(self, fiber: "Fiber", label: str, *, is_provider: bool = False) -> None:
+        self.fiber = fiber
+        self.label = label
+        self.is_provider = is_provider
+        self._disposers: list[Disposer] = []
+        self._setup_task: asyncio.Task[None] | None = None
+        self._disposal: Disposal | None = None
+
+    def __repr__(self) -> str:
+        return f"<Effect {self.label}>"
+
+    @property
+    def children(self) -> "list[Effect]":
+        return [d for d in self._disposers if isinstance(d, Effect)]
+
+    @property
+    def active(self) -> bool:
+        return self._disposal is None
+
+    def __await__(self) -> "Generator[Any, None, Effect]":
+        """Wait for an asynchronous setup; raises what it raised."""
+        if self._setup_task is not None:
+            yield from asyncio.shield(self._setup_task).__await__()
+        return self
+
+    def __call__(self) -> Disposal:
+        if self._disposal is None:
+            self.fiber.release(self)
+            self._disposal = self._undo()
+        return self._disposal
+
+    def add(self, disposer: Disposer) -> None:
+        """Own one more disposer. An effect of the same fiber moves from the fiber into this one."""
+        if isinstance(disposer, Effect):
+            disposer.fiber.release(disposer)
+        elif not callable(disposer):
+            raise TypeError(f"Invalid effect: {disposer!r} in {self.label}")
+        self._disposers.append(disposer)
+
+    def _undo(self) -> Disposal:
+        errors: list[Exception] = []
+        if self._setup_task is not None and not self._setup_task.done():
+            return self._finish_later(errors, self._setup_task)
+        while self._disposers:
+            try:
+                answer = self._disposers.pop()()
+            except Exception as error:
+                errors.append(error)
+                continue
+            if isinstance(answer, Disposal) and not answer.pending:
+                self._collect(answer, errors)
+            elif inspect.isawaitable(answer):
+                return self._finish_later(errors, answer)
+        return Disposal(self.label, errors, None)
+
+    @staticmethod
+    def _collect(disposal: Disposal, errors: list[Exception]) -> None:
+        try:
+            disposal.raise_errors()
+        except Exception as error:
+            errors.append(error)
+
+    def _finish_later(self, errors: list[Exception], first: Awaitable[Any]) -> Disposal:
+        async def finish() -> None:
+            answer: Any = first
+            while True:
+                try:
+                    if inspect.isawaitable(answer):
+                        await answer
+                except Exception as error:
+                    if first is not self._setup_task or answer is not first:
+                        errors.append(error)
+                if not self._disposers:
+                    return
+                try:
+                    answer = self._disposers.pop()()
+                except Exception as error:
+                    errors.append(error)
+                    answer = None
+
+        return Disposal(self.label, errors, self.fiber.kernel.keep(finish(), f"dispose {self.label}"))
+
+    def run(self, setup: Any) -> None:
+        """Do the thing. A synchronous failure rolls back and is raised; an asynchronous one is reported."""
+        try:
+            answer = _started(setup)
+            if self._take(answer):
+                return
+        except BaseException:
+            self()
+            raise
+        self._setup_task = self.fiber.kernel.keep(self._finish_setup(answer), f"setup {self.label}")
+
+    async def run_inline(self, setup: Any) -> None:
+        """The same, in the caller's task: what a fiber does with the body of its plugin."""
+        answer = _started(setup)
+        if not self._take(answer):
+            await self._take_later(answer)
+
+    async def _finish_setup(self, answer: Any) -> None:
+        try:
+            await self._take_later(answer)
+        except BaseException as error:
+            disposers, self._disposers = self._disposers, []
+            for disposer in reversed(disposers):
+                with contextlib.suppress(Exception):
+                    undone = disposer()
+                    if inspect.isawaitable(undone):
+                        await undone
+            self.fiber.release(self)
+            if isinstance(error, Exception):
+                self.fiber.logger.error("effect %s failed: %s", self.label, error, exc_info=error)
+            raise
+
+    def _take(self, answer: Any) -> bool:
+        """Collect a synchronous answer; False when it has to be awaited."""
+        if answer is None:
+            return True
+        if hasattr(answer, "__aenter__") or hasattr(answer, "__anext__") or inspect.iscoroutine(answer):
+            return False
+        if isinstance(answer, contextlib.AbstractContextManager):
+            answer.__enter__()
+            self.add(lambda: answer.__exit__(None, None, None))
+        elif callable(answer):
+            self.add(answer)
+        elif isinstance(answer, Iterator) or isinstance(answer, list | tuple):
+            for disposer in answer:
+                self.add(disposer)
+        elif inspect.isawaitable(answer):
+            return False
+        else:
+            raise TypeError(f"Invalid effect: {answer!r} in {self.label}")
+        return True
+
+    async def _take_later(self, answer: Any) -> None:
+        if hasattr(answer, "__aenter__"):
+            await answer.__aenter__()
+            self.add(lambda: answer.__aexit__(None, None, None))
+        elif isinstance(answer, AsyncIterator):
+            try:
+                async for disposer in answer:
+                    if disposer is not None:
+                        self.add(disposer)
+            finally:
+                closing = getattr(answer, "aclose", None)
+                if closing is not None:
+                    await closing()
+        else:
+            later = await answer
+            if not self._take(later):
+                await self._take_later(later)
+
+
+def _started(setup: Any) -> Any:
+    return setup() if callable(setup) else setup

@@ -1,0 +1,159 @@
+"""The event table: listeners in order, five ways to dispatch, filters by scope and realm.
+
+A listener registered in a scoped context hears its own key and the keys below it; one registered
+outside any scope hears everything; `global_` listeners pass every filter (`spec/kernel.md` §8).
+"""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from dsh.errors import KernelError
+from dsh.kernel.key import Event, Mode
+
+if TYPE_CHECKING:
+    from dsh.kernel.context import Context
+    from dsh.kernel.fiber import Fiber
+
+P = TypeVar("P")
+R = TypeVar("R")
+Listener = Callable[..., Any]
+
+
+class Subject(Protocol):
+    """What an event is about, for filtering: says which listeners' contexts it reaches."""
+
+    def admits(self, ctx: "Context") -> bool: ...
+
+
+class Hook:
+    """One registered listener."""
+
+    __slots__ = ("ctx", "fn", "is_global")
+
+    def __init__(self, ctx: "Context", fn: Listener, is_global: bool) -> None:
+        self.ctx, self.fn, self.is_global = ctx, fn, is_global
+
+
+class EventTable:
+    """The listeners of one kernel. Tuples are replaced, never changed, so a dispatch has a snapshot."""
+
+    def __init__(self) -> None:
+        self._hooks: dict[str, tuple[Hook, ...]] = {}
+        self._declared: dict[str, Mode] = {}
+
+    def add(self, name: str, hook: Hook, *, prepend: bool = False) -> None:
+        now = self._hooks.get(name, ())
+        self._hooks[name] = (hook, *now) if prepend else (*now, hook)
+
+    def remove(self, name: str, hook: Hook) -> None:
+        self._hooks[name] = tuple(h for h in self._hooks.get(name, ()) if h is not hook)
+
+    def count(self) -> int:
+        return sum(map(len, self._hooks.values()))
+
+    def select(self, name: str, subject: Subject | None) -> "tuple[Hook, ...] | list[Hook]":
+        hooks = self._hooks.get(name, ())
+        if subject is None or not hooks:
+            return hooks
+        return [h for h in hooks if h.is_global or subject.admits(h.ctx)]
+
+    def check(self, event: "Event[Any, Any] | str", mode: Mode) -> str:
+        """The event's name, if dispatching it in this mode is legal.
+
+        Raises:
+            KernelError: the event is declared with another mode.
+        """
+        if isinstance(event, str):
+            declared = self._declared.get(event, mode)
+            name = event
+        else:
+            declared = event.mode
+            name = event.name
+            self._declared.setdefault(name, declared)
+        if declared != mode:
+            raise KernelError(f"event {name!r} is dispatched by {declared}, not by {mode}")
+        return name
+
+    def emit(self, event: "Event[P, Any] | str", payload: P, subject: Subject | None) -> None:
+        name = self.check(event, "emit")
+        contained = not isinstance(event, str) and event.contained
+        for hook in self.select(name, subject):
+            try:
+                answer = hook.fn(payload)
+            except Exception as error:
+                if not contained or getattr(error, "code", "") == "INVARIANT":
+                    raise
+                report(hook.ctx.fiber, name, error)
+                continue
+            if answer is not None and inspect.isawaitable(answer):
+                hook.ctx.fiber.kernel.keep(_contained(answer, hook.ctx.fiber, name), f"listener of {name}")
+
+    async def parallel(self, event: "Event[P, Any] | str", payload: P, subject: Subject | None) -> None:
+        name = self.check(event, "parallel")
+        answers = await asyncio.gather(
+            *(_called(hook, payload) for hook in self.select(name, subject)), return_exceptions=True
+        )
+        failures = [a for a in answers if isinstance(a, Exception)]
+        for answer in answers:
+            if isinstance(answer, BaseException) and not isinstance(answer, Exception):
+                raise answer
+        if failures:
+            raise ExceptionGroup(f"listeners of {name} failed", failures)
+
+    async def serial(self, event: "Event[P, R] | str", payload: P, subject: Subject | None) -> R | None:
+        name = self.check(event, "serial")
+        for hook in self.select(name, subject):
+            answer = await _called(hook, payload)
+            if answer is not None and answer is not False:
+                return answer  # type: ignore[no-any-return]
+        return None
+
+    def bail(self, event: "Event[P, R] | str", payload: P, subject: Subject | None) -> R | None:
+        name = self.check(event, "bail")
+        for hook in self.select(name, subject):
+            answer = hook.fn(payload)
+            if answer is not None and answer is not False:
+                return answer  # type: ignore[no-any-return]
+        return None
+
+    def waterfall(
+        self, event: "Event[P, R] | str", payload: P, inner: Callable[[], R], subject: Subject | None
+    ) -> R:
+        name = self.check(event, "waterfall")
+        hooks = self.select(name, subject)
+        if not hooks:
+            return inner()
+
+        def step(index: int) -> Callable[[], R]:
+            called = False
+
+            def following() -> R:
+                nonlocal called
+                if called:
+                    raise KernelError(f"a listener of {name!r} called next() twice")
+                called = True
+                if index == len(hooks):
+                    return inner()
+                return hooks[index].fn(payload, step(index + 1))  # type: ignore[no-any-return]
+
+            return following
+
+        return step(0)()
+
+
+def report(fiber: "Fiber", name: str, error: BaseException) -> None:
+    fiber.logger.error("listener of %s failed: %s", name, error, exc_info=error)
+
+
+async def _called(hook: Hook, payload: Any) -> Any:
+    answer = hook.fn(payload)
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+async def _contained(answer: Awaitable[Any], fiber: "Fiber", name: str) -> None:
+    try:
+        await answer
+    except Exception as error:
+        report(fiber, name, error)

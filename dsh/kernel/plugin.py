@@ -1,0 +1,59 @@
+"""What can be mounted, and what is read from it: body, name, schema, injected services."""
+
+import inspect
+from typing import Any
+
+from dsh.errors import KernelError
+from dsh.kernel.fiber import Runtime, inject_map
+from dsh.kernel.root import Kernel
+
+
+def runtime_of(kernel: Kernel, plugin: Any, name: str = "") -> Runtime:
+    """The record of this plugin in the kernel, or a new one.
+
+    The identity is the function, the class or the `apply` callable; the first mounting fixes name and
+    schema.
+
+    Raises:
+        KernelError: it is none of these shapes.
+    """
+    if inspect.isclass(plugin):
+        identity, source = plugin, plugin
+        inject: dict[str, Any] = {}
+        for base in reversed(plugin.__mro__):
+            inject.update(inject_map(base.__dict__.get("inject")))
+    elif callable(apply := getattr(plugin, "apply", None)):
+        identity, source = apply, plugin
+        inject = inject_map(getattr(plugin, "inject", None))
+    elif callable(plugin):
+        identity, source = plugin, plugin
+        inject = inject_map(getattr(plugin, "inject", None))
+    else:
+        raise KernelError(
+            'invalid plugin, expect function or object with an "apply" method, received '
+            f"{type(plugin).__name__}"
+        )
+    if known := kernel.runtimes.get(identity):
+        return known
+    body = _construct(identity) if inspect.isclass(identity) else identity
+    runtime = Runtime(body, name or _display_name(source), getattr(source, "Config", None), inject)
+    return runtime
+
+
+def _display_name(source: Any) -> str:
+    declared = getattr(source, "name", None)
+    name = declared if isinstance(declared, str) else str(getattr(source, "__name__", ""))
+    name = name.rpartition(".")[2]
+    return "" if name == "apply" else name.replace("_", "-")
+
+
+def _construct(cls: type) -> Any:
+    """The body of a class plugin: make an instance, then run its `init` hook as an effect."""
+
+    def body(ctx: Any, config: Any) -> Any:
+        takes_config = len(inspect.signature(cls).parameters) > 1
+        instance = cls(ctx, config) if takes_config else cls(ctx)
+        init = getattr(instance, "init", None)
+        return init() if callable(init) else None
+
+    return body
