@@ -1,5 +1,6 @@
 """Asking a person before a tool does something. A run with nobody to ask answers at once."""
 
+from collections.abc import Awaitable
 from typing import Literal, Protocol
 
 import msgspec
@@ -32,5 +33,5 @@ class Approval(Protocol):
 
 
 APPROVAL: ServiceKey[Approval] = ServiceKey("approval")
-APPROVAL_REQUEST: Event[ApprovalRequest, ApprovalOutcome] = Event("approval/request", "waterfall")
-"""Answerers wrap each other; the end of the chain is `unavailable`. Answers may be awaitable."""
+APPROVAL_REQUEST: Event[ApprovalRequest, Awaitable[ApprovalOutcome]] = Event("approval/request", "waterfall")
+"""Answerers wrap each other; the end of the chain is `unavailable`."""
