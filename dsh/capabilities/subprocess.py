@@ -1,0 +1,112 @@
+"""The one place that starts processes, as a service: what to start, what comes back, how it ends."""
+
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from dsh.errors import DshError
+from dsh.kernel import CancelToken, ServiceKey
+
+MAX_TIMER_MS = 2_147_483_647
+"""The longest timer the original accepts; kept so that configurations stay interchangeable."""
+
+
+class SpawnError(DshError):
+    """The process could not be started: no such program, no such directory, already cancelled."""
+
+
+class Collect(msgspec.Struct, frozen=True):
+    """Keep the last `max_bytes` of a stream in memory; on overflow write all of it to a file too."""
+
+    max_bytes: int
+    spill_max_bytes: int | None = None
+    """A stream longer than this leaves no file at all; unset: no file."""
+
+
+class SpawnSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything about a process to start; nothing is guessed."""
+
+    argv: Sequence[str]
+    cwd: str
+    """Absolute; must be a directory."""
+    stdin: Literal["ignore"] | bytes = "ignore"
+    stdout: Collect
+    stderr: Collect
+    grace_ms: int
+    """From SIGTERM to SIGKILL, and how long a pipe may stay open after the leader has exited."""
+    env: Mapping[str, str | None] = msgspec.field(default_factory=dict)
+    """Over the scrubbed parent environment; None removes a name."""
+    signal: CancelToken | None = None
+    """Cancelling it terminates the group."""
+
+
+class ExitStatus(msgspec.Struct, frozen=True):
+    """How the leader ended: by code, or by signal (`SIGTERM`)."""
+
+    exit_code: int | None
+    signal: str | None
+    left_running: bool = False
+    """Members of the group live on in the background."""
+
+
+class Captured(msgspec.Struct, frozen=True):
+    """A piece of a collected stream, decoded as UTF-8 with U+FFFD for what is not."""
+
+    text: str
+    raw: bytes
+    next_offset: int
+    """Where the next incremental read starts, in bytes of the whole stream."""
+    lossy: bool
+    """Earlier bytes are no longer in memory."""
+    spill_path: str | None
+    """A file with the complete stream, where there is one."""
+
+
+class CollectedStream(Protocol):
+    """A stream that is kept while it comes in; reads consume nothing and work after the exit."""
+
+    def read_from(self, offset: int) -> Captured: ...
+
+    def read(self) -> Captured:
+        """All that is in memory."""
+
+
+class ProcessHandle(Protocol):
+    """A started process and its group."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def stdout(self) -> CollectedStream: ...
+
+    @property
+    def stderr(self) -> CollectedStream: ...
+
+    @property
+    def done(self) -> Awaitable[ExitStatus]:
+        """Ends when the leader has exited and its pipes are closed or given up. Await it as often as needed."""
+
+    def terminate(self) -> None:
+        """SIGTERM to the group, SIGKILL after the grace period. Idempotent."""
+
+    async def wait_for_exit(self) -> None:
+        """Return when the whole group is gone."""
+
+
+class Subprocess(Protocol):
+    """The service."""
+
+    def spawn(self, spec: SpawnSpec) -> ProcessHandle:
+        """Start the process in a session of its own.
+
+        Raises:
+            SpawnError: it could not be started; nothing runs.
+        """
+
+    def hide(self, name: str) -> None:
+        """Keep one more variable out of every child's environment while the caller is mounted."""
+
+
+SUBPROCESS: ServiceKey[Subprocess] = ServiceKey("subprocess")
