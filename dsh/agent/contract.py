@@ -1,0 +1,295 @@
+"""What other rows know of agents: the agent, the registry's requests and answers, and every `agent/*` event.
+
+All `agent/*` events are dispatched with the agent as their scope, so a listener of one agent's context
+hears that agent only (`spec/agent-loop.md` §8).
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal, NotRequired, Protocol, TypedDict, TypeVar
+
+import msgspec
+
+from dsh.kernel import CancelToken, Context, Event
+from dsh.llm.adapter import RetryPolicy
+from dsh.llm.failure import LlmFailure
+from dsh.llm.request import LlmCallConfig
+from dsh.session.log import Session
+from dsh.session.message import Message
+
+T = TypeVar("T")
+
+AgentStatus = Literal["idle", "running"]
+InboxTarget = Literal["next-turn", "next-step"]
+SessionStartSource = Literal["startup", "resume", "clear", "compact"]
+
+
+class CancelCause(TypedDict):
+    """Why a turn was cancelled: the token's reason, and the durable `turn/end.reason.reason`."""
+
+    kind: Literal["user", "parent", "hook", "disposed"]
+    reason: NotRequired[str]
+    """Only with `hook`, and always there: `signal:SIGTERM`, `limit:steps`, …"""
+
+
+class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The route an agent starts with. Never changes; a later switch shows in the request header only."""
+
+    provider: str | None = None
+    model: str | None = None
+    max_tokens: int | None = None
+    """A positive integer up to 2^53-1."""
+
+
+class InboxView(Protocol):
+    """What is waiting for an agent: prompts, one per turn, and input for the next step."""
+
+    @property
+    def next_turn(self) -> tuple[Message, ...]: ...
+
+    @property
+    def next_step(self) -> tuple[Message, ...]: ...
+
+    @property
+    def has_pending(self) -> bool: ...
+
+    def append(self, target: InboxTarget, message: Message) -> None: ...
+
+    def prepend(self, target: InboxTarget, message: Message) -> None: ...
+
+    def replace(self, message_id: str, message: Message) -> bool: ...
+
+    def remove(self, message_id: str) -> bool: ...
+
+    def splice(
+        self, target: InboxTarget, start: float, delete: float, inserted: Sequence[Message] = ()
+    ) -> tuple[Message, ...]: ...
+
+    def clear(self) -> None: ...
+
+
+class Agent(Protocol):
+    """A live agent: one session, one inbox, one driver. It is the key of its own scope."""
+
+    @property
+    def id(self) -> str:
+        """The session's id."""
+
+    @property
+    def session(self) -> Session: ...
+
+    @property
+    def ctx(self) -> Context:
+        """The agent's own context: what is registered through it ends with the agent."""
+
+    @property
+    def inbox(self) -> InboxView: ...
+
+    @property
+    def options(self) -> AgentOptions: ...
+
+    @property
+    def status(self) -> AgentStatus: ...
+
+    def send(self, message: Message, target: InboxTarget, *, wakeup: bool) -> None:
+        """Deliver a message. Synchronous: a waking send may have opened a turn and claimed the message."""
+
+    def followup(self, message: Message) -> None:
+        """A prompt of its own: `next-turn`, wakes."""
+
+    def steer(self, message: Message) -> None:
+        """Input for the running turn's next step: `next-step`, wakes."""
+
+    def inject(self, message: Message) -> None:
+        """Context for whenever the next step comes: `next-step`, does not wake."""
+
+    def cancel(self, cause: CancelCause, *, keep_inbox: bool = False) -> None:
+        """Stop the running turn, and drop what is queued unless `keep_inbox`. The first cause wins."""
+
+    async def when_idle(self) -> None:
+        """Return once the agent does nothing, wakes that were latched meanwhile included. Never raises."""
+
+    def run_maintenance(self, job: Callable[[CancelToken], Awaitable[T]]) -> Awaitable[T]:
+        """Run `job` while no turn can run. The public status stays `idle`; wakes wait for its end.
+
+        Raises:
+            AgentBusyError: at once, unless the agent is idle.
+        """
+
+
+class AgentHandle(msgspec.Struct, frozen=True):
+    """A created agent and the way to end it."""
+
+    agent: Agent
+    dispose: Callable[[], Awaitable[None]]
+    """Cancel, wait for idle, undo the scope, leave both registries. Every caller waits for the same end."""
+
+
+class AgentSetup(Protocol):
+    """What a setup may answer: `commit` runs synchronously, right before the agent is published."""
+
+    def commit(self) -> None: ...
+
+
+class CreateAgent(msgspec.Struct, frozen=True, kw_only=True):
+    """A new session with an agent on it."""
+
+    session_id: str | None = None
+    """`session-<uuid4>` when absent."""
+    cwd: str | None = None
+    """Absolute working directory, kept in the session's header."""
+    parent_session: str | None = None
+    origin: Literal["subagent"] | None = None
+    delegation_depth: int | None = None
+    agent_preset: str | None = None
+    options: AgentOptions = AgentOptions()
+    setup: Callable[[Context], AgentSetup | None | Awaitable[AgentSetup | None]] | None = None
+    """Registers things through the agent's context before anybody can see the agent. Sends nothing."""
+    signal: CancelToken | None = None
+    """Aborts the creation; of no effect once the handle is there."""
+
+
+class ResumeAgent(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored session, repaired where it was cut, with an agent on it again. Starts nothing by itself."""
+
+    session_id: str
+    options: AgentOptions = AgentOptions()
+    setup: Callable[[Context], AgentSetup | None | Awaitable[AgentSetup | None]] | None = None
+    signal: CancelToken | None = None
+
+
+class AgentSubject(msgspec.Struct, frozen=True, eq=False):
+    """Payload of `agent/created` and `agent/disposed`."""
+
+    agent: Agent
+
+
+class StatusChanged(msgspec.Struct, frozen=True, eq=False):
+    """Payload of `agent/status`."""
+
+    agent: Agent
+    status: AgentStatus
+
+
+class InboxChanged(msgspec.Struct, frozen=True, eq=False):
+    """Payload of `agent/inbox/inserted` and `agent/inbox/discarded`."""
+
+    agent: Agent
+    message: Message
+
+
+class InboxClaimed(msgspec.Struct, frozen=True, eq=False):
+    """Payload of `agent/inbox/claimed`: the loop took this message for a step of `turn`."""
+
+    agent: Agent
+    message: Message
+    turn: int
+
+
+class SessionStarted(msgspec.Struct, frozen=True, eq=False):
+    """Payload of `agent/session-start`: the agent takes deliveries from here on."""
+
+    agent: Agent
+    source: SessionStartSource
+
+
+class PreStep(msgspec.Struct, frozen=True, eq=False):
+    """Payload of `agent/pre-step`: the messages claimed for a step that has not begun."""
+
+    agent: Agent
+    messages: tuple[Message, ...]
+    turn: int
+    step: int
+    signal: CancelToken
+
+
+class EnterStep(TypedDict):
+    """A pre-step decision: go on with exactly these messages. What is left out is gone."""
+
+    kind: Literal["enter"]
+    messages: Sequence[Message]
+
+
+class RejectStep(TypedDict):
+    """A pre-step decision: end the turn as `blocked`."""
+
+    kind: Literal["reject"]
+
+
+PreStepDecision = EnterStep | RejectStep
+
+
+class RequestSeed(msgspec.Struct, frozen=True, eq=False):
+    """Payload of `agent/request`: listeners answer the call config, `next()` gives the one so far."""
+
+    agent: Agent
+    turn: int
+    step: int
+    signal: CancelToken
+
+
+class RequestFailed(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """Payload of `agent/request-error`: an attempt ended `error` or `aborted`; its step is still open.
+
+    The last row of the log is the failed attempt's terminal `finish` chunk.
+    """
+
+    agent: Agent
+    turn: int
+    step: int
+    provider: str
+    failure: LlmFailure
+    retry_policy: RetryPolicy | None = None
+    """The policy of the prepared call; absent when no adapter prepared it."""
+    signal: CancelToken
+
+
+class RetryRequest(TypedDict):
+    """The one answer to `agent/request-error` that goes on: the same step tries again."""
+
+    kind: Literal["retry"]
+
+
+class TurnStopping(msgspec.Struct, frozen=True, eq=False):
+    """Payload of `agent/turn-stopping`. A listener objects by steering the agent; it answers nothing."""
+
+    agent: Agent
+    turn: int
+    signal: CancelToken
+
+
+class AgentFailed(msgspec.Struct, frozen=True, eq=False):
+    """Payload of `agent/error`: told before the turn's `turn/end`, never for a cancellation."""
+
+    agent: Agent
+    turn: int
+    step: int
+    error: BaseException
+
+
+class ConfigStartFailed(msgspec.Struct, frozen=True, eq=False):
+    """Payload of `agent-loop/config-start-failed`: an agent of the row's config could not be started."""
+
+    session_id: str
+    error: BaseException
+
+
+AGENT_CREATED: Event[AgentSubject, None] = Event("agent/created", "emit")
+"""A raise vetoes the publication."""
+AGENT_DISPOSED: Event[AgentSubject, None] = Event("agent/disposed", "emit", contained=True)
+AGENT_STATUS: Event[StatusChanged, None] = Event("agent/status", "emit", contained=True)
+AGENT_INBOX_INSERTED: Event[InboxChanged, None] = Event("agent/inbox/inserted", "emit", contained=True)
+AGENT_INBOX_DISCARDED: Event[InboxChanged, None] = Event("agent/inbox/discarded", "emit", contained=True)
+AGENT_INBOX_CLAIMED: Event[InboxClaimed, None] = Event("agent/inbox/claimed", "emit", contained=True)
+AGENT_SESSION_START: Event[SessionStarted, None] = Event("agent/session-start", "emit", contained=True)
+AGENT_PRE_STEP: Event[PreStep, Awaitable[PreStepDecision]] = Event("agent/pre-step", "waterfall")
+AGENT_REQUEST: Event[RequestSeed, Awaitable[LlmCallConfig]] = Event("agent/request", "waterfall")
+AGENT_REQUEST_ERROR: Event[RequestFailed, Awaitable[RetryRequest | None]] = Event(
+    "agent/request-error", "waterfall"
+)
+AGENT_TURN_STOPPING: Event[TurnStopping, Any] = Event("agent/turn-stopping", "serial")
+AGENT_ERROR: Event[AgentFailed, None] = Event("agent/error", "emit", contained=True)
+AGENT_CONFIG_START_FAILED: Event[ConfigStartFailed, None] = Event(
+    "agent-loop/config-start-failed", "emit", contained=True
+)
+
+TurnEndReason = Mapping[str, Any]
