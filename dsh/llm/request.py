@@ -1,0 +1,57 @@
+"""What a model is asked: call settings, and the whole request."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from dsh.kernel import CancelToken
+from dsh.session.message import Message
+
+Purpose = Literal["compaction", "session-title"]
+
+
+class LlmCallConfig(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The settings of a call. Equality is field by field; an absent `stop` is not an empty one."""
+
+    provider: str
+    model: str
+    reasoning_effort: str | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    stop: tuple[str, ...] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """`{provider, model, reasoningEffort?, temperature?, maxTokens?, stop?}`."""
+        return msgspec.to_builtins(self)  # type: ignore[no-any-return]
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "LlmCallConfig":
+        """Read the `config` of a logged request header.
+
+        Raises:
+            msgspec.ValidationError: a field has the wrong type.
+        """
+        return msgspec.convert(dict(value), cls)
+
+
+class ToolSchema(msgspec.Struct, frozen=True):
+    """What the model is told of one tool."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    """JSON Schema of the arguments."""
+
+
+class LlmRequest(msgspec.Struct, frozen=True, eq=False, weakref=True, kw_only=True):
+    """One request, immutable, compared by identity."""
+
+    config: LlmCallConfig
+    messages: tuple[Message, ...]
+    system: str | None = None
+    tools: tuple[ToolSchema, ...] = ()
+    session_id: str | None = None
+    purpose: Purpose | None = None
+    """Set for auxiliary calls; a turn's own requests have none."""
+    signal: CancelToken | None = None
