@@ -86,7 +86,7 @@ class ProcessHandle(Protocol):
 
     @property
     def done(self) -> Awaitable[ExitStatus]:
-        """Ends when the leader has exited and its pipes are closed or given up. Await it as often as needed."""
+        """Ends when the leader has exited and its pipes are closed or given up; await it at will."""
 
     def terminate(self) -> None:
         """SIGTERM to the group, SIGKILL after the grace period. Idempotent."""

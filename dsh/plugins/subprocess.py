@@ -172,6 +172,11 @@ class Process:
         self._detach = spec.signal.on_cancel(lambda _: self.terminate()) if spec.signal else None
 
     @property
+    def gone(self) -> bool:
+        """The whole group was seen gone."""
+        return self._gone
+
+    @property
     def done(self) -> Awaitable[ExitStatus]:
         return asyncio.shield(self._outcome)
 
@@ -274,14 +279,11 @@ class Process:
     async def _terminate(self) -> None:
         process_group.signal_group(self.pid, signal.SIGTERM)
         end = self._loop.time() + self._spec.grace_ms / 1000
-        while self._alive():
+        while process_group.is_alive(self.pid):
             if self._loop.time() >= end:
                 process_group.signal_group(self.pid, signal.SIGKILL)
             await asyncio.sleep(POLL_S)
         self._seen_gone()
-
-    def _alive(self) -> bool:
-        return process_group.is_alive(self.pid)
 
     def _seen_gone(self) -> None:
         self._gone = True
@@ -289,7 +291,7 @@ class Process:
 
     async def wait_for_exit(self) -> None:
         while not self._gone:
-            if not self._alive():
+            if not process_group.is_alive(self.pid):
                 self._seen_gone()
                 break
             await asyncio.sleep(POLL_S)
@@ -334,7 +336,7 @@ class SubprocessService(Service):
                 env.pop(name, None)
             else:
                 env[name] = value
-        self._processes = {p for p in self._processes if not p._gone}
+        self._processes = {p for p in self._processes if not p.gone}
         process = Process(spec, env, self._folder)
         self._processes.add(process)
         return process

@@ -1,0 +1,98 @@
+"""The shell that both shell rows share: bash in a fresh process, with bounded time and output.
+
+It lies here and not in a row because a row never imports another row.
+"""
+
+import asyncio
+import math
+from pathlib import Path
+
+import msgspec
+
+from dsh.capabilities.shell import ShellRequest, ShellResult, StreamText
+from dsh.capabilities.subprocess import MAX_TIMER_MS, Captured, Collect, SpawnError, SpawnSpec, Subprocess
+from dsh.kernel import CancelToken
+
+PLAIN_TERMINAL = {"NO_COLOR": "1", "TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat"}
+TIMEOUT = "BASH_TIMEOUT"
+
+
+class ShellConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
+    """Options of the rows `bash-local` and `bash-sandbox`."""
+
+    cwd: str | None = None
+    """Where commands run that name no directory; unset: the working directory of the process."""
+    timeout_ms: int = 120_000
+    max_timeout_ms: int = 600_000
+    max_output_bytes: int = 64_000
+    """Kept of each stream; the tail is what the model sees."""
+    max_spill_bytes: int = 64 * 1024 * 1024
+    grace_ms: int = 3_000
+    """From SIGTERM to SIGKILL."""
+
+    def __post_init__(self) -> None:
+        for field in msgspec.structs.fields(self):
+            value = getattr(self, field.name)
+            if field.name != "cwd" and not 0 < value <= MAX_TIMER_MS:
+                raise ValueError(f"{field.encode_name} must be between 1 and {MAX_TIMER_MS}, got {value}")
+
+
+class LocalShell:
+    """Runs commands with bash, unconfined. Implements `dsh.capabilities.shell.Shell`."""
+
+    sandbox_mode = None
+
+    def __init__(self, config: ShellConfig, subprocess: Subprocess) -> None:
+        self._config = config
+        self._subprocess = subprocess
+
+    async def run(self, request: ShellRequest) -> ShellResult:
+        return await self.run_argv(["bash", "-c", request.command], request)
+
+    async def run_argv(self, argv: list[str], request: ShellRequest) -> ShellResult:
+        """Run exactly this program with the request's directory, environment and limits."""
+        config = self._config
+        timeout_ms = self._timeout_ms(request.timeout_ms)
+        fused = CancelToken.any_of(request.signal)
+        limits = Collect(config.max_output_bytes, config.max_spill_bytes)
+        process = self._subprocess.spawn(
+            SpawnSpec(
+                argv=argv,
+                cwd=request.workdir or config.cwd or str(Path.cwd()),
+                stdout=limits,
+                stderr=limits,
+                grace_ms=config.grace_ms,
+                env={**PLAIN_TERMINAL, **request.env, **request.dsh_env},
+                signal=fused,
+            )
+        )
+        timer = _call_later(timeout_ms / 1000, fused)
+        try:
+            status = await process.done
+        finally:
+            timer.cancel()
+            fused.detach()
+        timed_out = fused.reason == TIMEOUT
+        return ShellResult(
+            exit_code=status.exit_code,
+            signal=status.signal,
+            timed_out=timed_out,
+            aborted=fused.cancelled and not timed_out,
+            timeout_ms=timeout_ms,
+            stdout=_stream(process.stdout.read()),
+            stderr=_stream(process.stderr.read()),
+            left_running=status.left_running,
+        )
+
+    def _timeout_ms(self, asked: float | None) -> int:
+        if asked is not None and not (asked > 0 and math.isfinite(asked)):
+            raise SpawnError(f"a timeout must be a positive number of milliseconds, got {asked}")
+        return math.ceil(min(asked or self._config.timeout_ms, self._config.max_timeout_ms))
+
+
+def _call_later(seconds: float, token: CancelToken) -> asyncio.TimerHandle:
+    return asyncio.get_running_loop().call_later(seconds, token.cancel, TIMEOUT)
+
+
+def _stream(captured: Captured) -> StreamText:
+    return StreamText(captured.text, captured.lossy, captured.spill_path)

@@ -1,0 +1,40 @@
+"""Row `bash-sandbox`: the shell under the session's sandbox policy. It never runs a command less confined
+than the policy says: what cannot be confined is refused.
+"""
+
+import msgspec
+
+from dsh.capabilities.local_shell import LocalShell, ShellConfig
+from dsh.capabilities.sandbox import SANDBOX_POLICY, SandboxMode, SandboxPolicyService
+from dsh.capabilities.shell import SHELL, SandboxReport, SandboxUnavailable, ShellRequest, ShellResult
+from dsh.capabilities.subprocess import SUBPROCESS, Subprocess
+from dsh.kernel import Context
+
+inject = [SUBPROCESS, SANDBOX_POLICY]
+Config = ShellConfig
+
+
+class SandboxedShell:
+    """Asks the policy before each command. Implements `dsh.capabilities.shell.Shell`."""
+
+    def __init__(self, config: ShellConfig, subprocess: Subprocess, policy: SandboxPolicyService) -> None:
+        self._shell = LocalShell(config, subprocess)
+        self._policy = policy
+
+    @property
+    def sandbox_mode(self) -> SandboxMode:
+        return self._policy.default_mode
+
+    async def run(self, request: ShellRequest) -> ShellResult:
+        policy = request.sandbox_policy or self._policy.resolve()
+        if policy.mode != "danger-full-access":
+            raise SandboxUnavailable(
+                f"no sandbox can confine commands to mode {policy.mode!r} here; the command was not run",
+                hint="choose danger-full-access to run commands unconfined",
+            )
+        result = await self._shell.run(request)
+        return msgspec.structs.replace(result, sandbox=SandboxReport(policy.mode))
+
+
+def apply(ctx: Context, config: ShellConfig) -> None:
+    ctx.provide(SHELL, SandboxedShell(config, ctx.use(SUBPROCESS), ctx.use(SANDBOX_POLICY)))
