@@ -74,7 +74,7 @@ def apply(ctx: Context, config: Config) -> None:
 
     def session_file(session: Session | None) -> Mapping[str, str]:
         persistence = ctx.get(PERSISTENCE)
-        place = persistence.locate(session.header) if persistence is not None and session is not None else None
+        place = persistence.locate(session.header) if persistence and session else None
         return {"DSH_SESSION_JSONL": place.path} if place is not None and place.kind == "jsonl" else {}
 
     service.contribute(

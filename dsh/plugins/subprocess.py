@@ -290,6 +290,8 @@ class Process:
         process_group.forget(self.pid)
 
     async def wait_for_exit(self) -> None:
+        if self._terminating is not None:
+            await asyncio.shield(self._terminating)
         while not self._gone:
             if not process_group.is_alive(self.pid):
                 self._seen_gone()
