@@ -11,13 +11,18 @@ from dsh.kernel import Event, ServiceKey
 EnvSource = Literal["process", "project-env", "user-env"]
 
 
-class EnvValue(msgspec.Struct, frozen=True):
+class EnvValue(Protocol):
     """One variable of the launch environment and where it came from."""
 
-    value: str
-    source: EnvSource
-    path: str | None = None
-    """The `.env` file, where it came from one."""
+    @property
+    def value(self) -> str: ...
+
+    @property
+    def source(self) -> EnvSource: ...
+
+    @property
+    def path(self) -> str | None:
+        """The `.env` file, where it came from one."""
 
 
 class LaunchEnvironment(Protocol):

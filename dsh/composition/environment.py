@@ -1,10 +1,34 @@
-"""The launch environment: what was inherited, over the project's `.env`, over the home's."""
+"""The launch environment: what was inherited, over the project's `.env`, over the home's.
 
-from collections.abc import Mapping
+Source: `spec/composition.md` §12; the grammar of `.env` there was taken from the original by running it.
+"""
+
+import re
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+from dsh.errors import CompositionError
+
 EnvSource = Literal["process", "project-env", "user-env"]
+
+FORBIDDEN_PREFIXES = ("DSH_", "XDG_", "DYLD_", "BASH_FUNC_")
+FORBIDDEN_SUFFIX = "_BASE_URL"
+"""A cloned repository must not send the user's key elsewhere."""
+FORBIDDEN = frozenset(
+    """
+    PATH HOME USERPROFILE SHELL NODE_OPTIONS NODE_PATH NODE_EXTRA_CA_CERTS LD_PRELOAD LD_LIBRARY_PATH
+    LD_AUDIT BASH_ENV ENV SHELLOPTS BASHOPTS PERL5OPT PERL5LIB PYTHONSTARTUP PYTHONPATH PYTHONHOME RUBYOPT
+    RUBYLIB JAVA_TOOL_OPTIONS _JAVA_OPTIONS JDK_JAVA_OPTIONS GIT_SSH GIT_SSH_COMMAND GIT_EXTERNAL_DIFF
+    GIT_PAGER GIT_EDITOR GIT_ASKPASS SSH_ASKPASS GIT_CONFIG_GLOBAL GIT_CONFIG_SYSTEM GIT_CONFIG_COUNT EDITOR
+    VISUAL PAGER BROWSER DEEPSEEK_BASE_URL DEEPSEEK_SEARCH_BASE_URL SSL_CERT_FILE SSL_CERT_DIR HTTP_PROXY
+    HTTPS_PROXY ALL_PROXY NO_PROXY REQUESTS_CA_BUNDLE CURL_CA_BUNDLE NODE_TLS_REJECT_UNAUTHORIZED
+    PYTHONINSPECT PYTHONBREAKPOINT PYTHONWARNINGS VIRTUAL_ENV
+    """.split()
+)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_QUOTES = "'\"`"
 
 
 class EnvValue(NamedTuple):
@@ -13,19 +37,39 @@ class EnvValue(NamedTuple):
     value: str
     source: EnvSource
     path: str | None = None
+    """The `.env` file, where it came from one."""
 
 
 class Environment:
     """The environment as it was at start. Implements `dsh.capabilities.launch.LaunchEnvironment`."""
 
+    def __init__(self, inherited: Mapping[str, str], files: list[tuple[EnvSource, Path, Mapping[str, str]]]):
+        """`files` are the `.env` layers, the higher one first."""
+        self._layers: dict[EnvSource, dict[str, EnvValue]] = {
+            "process": {name: EnvValue(value, "process") for name, value in inherited.items()}
+        }
+        for source, path, values in files:
+            self._layers[source] = {n: EnvValue(v, source, str(path)) for n, v in values.items()}
+        merged: dict[str, str] = {}
+        for layer in self._layers.values():
+            for name, found in layer.items():
+                merged.setdefault(name, found.value)
+        self._merged = MappingProxyType(merged)
+
     def get(self, name: str) -> EnvValue | None:
-        raise NotImplementedError
+        """The variable as the highest layer that has it sets it; an empty value counts as set."""
+        return self.get_from(name, ("process", "project-env", "user-env"))
 
     def get_from(self, name: str, sources: tuple[EnvSource, ...]) -> EnvValue | None:
-        raise NotImplementedError
+        """The same, from these layers only, in the order given."""
+        for source in sources:
+            if found := self._layers.get(source, {}).get(name):
+                return found
+        return None
 
     def mapping(self) -> Mapping[str, str]:
-        raise NotImplementedError
+        """All names and values, read-only."""
+        return self._merged
 
 
 def load_environment(cwd: Path, home: Path, inherited: Mapping[str, str]) -> tuple[Environment, list[str]]:
@@ -37,11 +81,96 @@ def load_environment(cwd: Path, home: Path, inherited: Mapping[str, str]) -> tup
         The environment, and warnings to print as `dsh: {warning}`.
 
     Raises:
-        CompositionError: a file sets a name that only the launching environment may set.
+        CompositionError: a file sets a name that only the launching environment may set; nothing of
+            either file counts then.
     """
-    raise NotImplementedError
+    warnings: list[str] = []
+    layers: list[tuple[EnvSource, Path, Mapping[str, str]]] = []
+    places: list[tuple[EnvSource, Path]] = [("project-env", cwd / ".env")]
+    if not _same_folder(cwd, home):
+        places.append(("user-env", home / ".env"))
+    for source, path in places:
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except FileNotFoundError:
+            continue
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            warnings.append(f"failed to load .env: {path}: {reason}")
+            continue
+        layers.append((source, path, _accepted(path, parse_env(text), warnings)))
+    return Environment(inherited, layers), warnings
 
 
-def export(environment: Environment, environ: dict[str, str]) -> None:
+def _accepted(path: Path, values: dict[str, str], warnings: list[str]) -> dict[str, str]:
+    accepted = {}
+    for name, value in values.items():
+        if is_forbidden(name):
+            raise CompositionError(
+                f'{path} sets "{name}", which only the launching environment may set',
+                hint=f"remove the line and export {name} in the shell that starts dsh",
+            )
+        if _NAME.match(name):
+            accepted[name] = value
+        else:
+            warnings.append(f"{path}: skipped {name!r}, which is not a variable name")
+    return accepted
+
+
+def _same_folder(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return one == other
+
+
+def is_forbidden(name: str) -> bool:
+    """Whether a `.env` file may not set this name; case does not matter."""
+    upper = name.upper()
+    return upper in FORBIDDEN or upper.startswith(FORBIDDEN_PREFIXES) or upper.endswith(FORBIDDEN_SUFFIX)
+
+
+def parse_env(text: str) -> dict[str, str]:
+    """Names and values of a `.env` text. Total: what is no assignment is skipped."""
+    values: dict[str, str] = {}
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    at = 0
+    while at < len(text):
+        end = _line_end(text, at)
+        line = text[at:end]
+        name, equals, _ = line.partition("=")
+        name = name.strip()
+        if name.startswith("export ") or name.startswith("export\t"):
+            name = name[7:].strip()
+        if not equals or not name or name.startswith("#"):
+            at = end + 1
+            continue
+        value, at = _value(text, at + line.index("=") + 1, end)
+        values[name] = value
+    return values
+
+
+def _line_end(text: str, at: int) -> int:
+    end = text.find("\n", at)
+    return len(text) if end < 0 else end
+
+
+def _value(text: str, at: int, line_end: int) -> tuple[str, int]:
+    """The value that starts at `at`, and where the next line starts."""
+    while at < line_end and text[at] in " \t":
+        at += 1
+    if at < line_end and text[at] in _QUOTES:
+        quote = text[at]
+        close = text.find(quote, at + 1)
+        if close >= 0:
+            value = text[at + 1 : close]
+            if quote == '"':
+                value = value.replace("\\n", "\n")
+            return value, _line_end(text, close) + 1
+    return text[at:line_end].partition("#")[0].strip(), line_end + 1
+
+
+def export(environment: Environment, environ: MutableMapping[str, str]) -> None:
     """Add what the files set to `environ` (such as `os.environ`); what is there, also if empty, stays."""
-    raise NotImplementedError
+    for name, value in environment.mapping().items():
+        environ.setdefault(name, value)
