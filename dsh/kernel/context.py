@@ -237,7 +237,7 @@ class Context:
         fiber.inject.update(inject_map(inject))
         intercepts = {key: value for key, value in fiber.inject.items() if value is not None}
         fiber.ctx = self._child(fiber=fiber, intercepts=intercepts)
-        self.kernel.runtimes.setdefault(runtime.body, runtime)
+        self.kernel.runtimes.setdefault(runtime.identity, runtime)
         runtime.fibers.append(fiber)
         effect = self.fiber.own("ctx.plugin()")
         effect.add(fiber.dispose)

@@ -89,45 +89,38 @@ class Effect:
     def _undo(self) -> Disposal:
         errors: list[Exception] = []
         if self._setup_task is not None and not self._setup_task.done():
-            return self._finish_later(errors, self._setup_task)
+            return Disposal(self.label, errors, self._finish_later(errors, _settled(self._setup_task)))
         while self._disposers:
-            try:
-                answer = self._disposers.pop()()
-            except Exception as error:
-                errors.append(error)
-                continue
+            answer = self._dispose_one(errors)
             if isinstance(answer, Disposal) and not answer.pending:
-                self._collect(answer, errors)
+                _collect(answer, errors)
             elif inspect.isawaitable(answer):
-                return self._finish_later(errors, answer)
+                return Disposal(self.label, errors, self._finish_later(errors, answer))
         return Disposal(self.label, errors, None)
 
-    @staticmethod
-    def _collect(disposal: Disposal, errors: list[Exception]) -> None:
+    def _dispose_one(self, errors: list[Exception]) -> Any:
         try:
-            disposal.raise_errors()
+            return self._disposers.pop()()
         except Exception as error:
             errors.append(error)
+            return None
 
-    def _finish_later(self, errors: list[Exception], first: Awaitable[Any]) -> Disposal:
+    def _finish_later(self, errors: list[Exception], first: Awaitable[Any]) -> "asyncio.Task[None]":
+        """Wait for an asynchronous disposer, then run the rest one after the other."""
+
         async def finish() -> None:
             answer: Any = first
             while True:
-                try:
-                    if inspect.isawaitable(answer):
+                if inspect.isawaitable(answer):
+                    try:
                         await answer
-                except Exception as error:
-                    if first is not self._setup_task or answer is not first:
+                    except Exception as error:
                         errors.append(error)
                 if not self._disposers:
                     return
-                try:
-                    answer = self._disposers.pop()()
-                except Exception as error:
-                    errors.append(error)
-                    answer = None
+                answer = self._dispose_one(errors)
 
-        return Disposal(self.label, errors, self.fiber.kernel.keep(finish(), f"dispose {self.label}"))
+        return self.fiber.kernel.keep(finish(), f"dispose {self.label}")
 
     def run(self, setup: Any) -> None:
         """Do the thing. A synchronous failure rolls back and is raised; an asynchronous one is reported."""
@@ -172,7 +165,7 @@ class Effect:
             self.add(lambda: answer.__exit__(None, None, None))
         elif callable(answer):
             self.add(answer)
-        elif isinstance(answer, Iterator) or isinstance(answer, list | tuple):
+        elif isinstance(answer, Iterator | list | tuple):
             for disposer in answer:
                 self.add(disposer)
         elif inspect.isawaitable(answer):
@@ -202,3 +195,15 @@ class Effect:
 
 def _started(setup: Any) -> Any:
     return setup() if callable(setup) else setup
+
+
+def _collect(disposal: Disposal, errors: list[Exception]) -> None:
+    try:
+        disposal.raise_errors()
+    except Exception as error:
+        errors.append(error)
+
+
+async def _settled(task: "asyncio.Task[None]") -> None:
+    """Wait for a setup that is still running; its failure was reported and rolled back by itself."""
+    await asyncio.wait((task,))

@@ -61,10 +61,11 @@ Epoch = tuple[int, ...] | None
 class Runtime:
     """What all fibers of one plugin share: its identity, display name, schema and body."""
 
-    __slots__ = ("body", "fibers", "inject", "name", "schema")
+    __slots__ = ("body", "fibers", "identity", "inject", "name", "schema")
 
-    def __init__(self, body: Any, name: str, schema: Any, inject: dict[str, Any]) -> None:
-        self.body, self.name, self.schema, self.inject = body, name, schema, inject
+    def __init__(self, identity: Any, body: Any, *, name: str, schema: Any, inject: dict[str, Any]) -> None:
+        self.identity, self.body = identity, body
+        self.name, self.schema, self.inject = name, schema, inject
         self.fibers: list[Fiber] = []
 
 
@@ -232,7 +233,8 @@ class Fiber:
                 raise
         except Exception as error:
             self.error = error
-            self._epoch = INACTIVE
+            if self._epoch == seen:
+                self._epoch = INACTIVE
             self.logger.debug("loading %s failed", self.name, exc_info=error)
         finally:
             self._body = None
@@ -316,7 +318,7 @@ class Fiber:
             if self._body is not None:
                 self._body.cancel()
             self._teardown = self.kernel.keep(self._tear_down(), f"dispose {self.name}")
-        if self._teardown is not asyncio.current_task():
+        if asyncio.current_task() not in (self._teardown, self._transition):
             await asyncio.shield(self._teardown)
 
     async def _tear_down(self) -> None:
@@ -331,7 +333,7 @@ class Fiber:
         if runtime is not None and self in runtime.fibers:
             runtime.fibers.remove(self)
             if not runtime.fibers:
-                self.kernel.runtimes.pop(runtime.body, None)
+                self.kernel.runtimes.pop(runtime.identity, None)
 
     def forget(self, child: "Fiber") -> None:
         """Drop the effect that stood for a child fiber that ended by itself."""

@@ -17,27 +17,25 @@ def runtime_of(kernel: Kernel, plugin: Any, name: str = "") -> Runtime:
     Raises:
         KernelError: it is none of these shapes.
     """
+    identity: Any
     if inspect.isclass(plugin):
-        identity, source = plugin, plugin
+        identity, body = plugin, _construct(plugin)
         inject: dict[str, Any] = {}
         for base in reversed(plugin.__mro__):
             inject.update(inject_map(base.__dict__.get("inject")))
-    elif callable(apply := getattr(plugin, "apply", None)):
-        identity, source = apply, plugin
-        inject = inject_map(getattr(plugin, "inject", None))
-    elif callable(plugin):
-        identity, source = plugin, plugin
-        inject = inject_map(getattr(plugin, "inject", None))
     else:
-        raise KernelError(
-            'invalid plugin, expect function or object with an "apply" method, received '
-            f"{type(plugin).__name__}"
-        )
+        apply = getattr(plugin, "apply", None)
+        identity = body = apply if callable(apply) else plugin
+        if not callable(body):
+            raise KernelError(
+                'invalid plugin, expect function or object with an "apply" method, received '
+                f"{type(plugin).__name__}"
+            )
+        inject = inject_map(getattr(plugin, "inject", None))
     if known := kernel.runtimes.get(identity):
         return known
-    body = _construct(identity) if inspect.isclass(identity) else identity
-    runtime = Runtime(body, name or _display_name(source), getattr(source, "Config", None), inject)
-    return runtime
+    schema = getattr(plugin, "Config", None)
+    return Runtime(identity, body, name=name or _display_name(plugin), schema=schema, inject=inject)
 
 
 def _display_name(source: Any) -> str:
