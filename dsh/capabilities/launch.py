@@ -49,6 +49,16 @@ class AppExit(Protocol):
     def __call__(self, code: int) -> None: ...
 
 
+class AppOutput(Protocol):
+    """The two streams of the process. Standard output belongs to the app's answer and to nothing else."""
+
+    def answer(self, text: str) -> None:
+        """Write to standard output, in UTF-8, whole, before returning. Raises `OSError`."""
+
+    def notice(self, text: str) -> None:
+        """Write one line to standard error."""
+
+
 class HomePath(Protocol):
     """An absolute path under `$DSH_HOME`, the home itself without segments. Creates nothing."""
 
@@ -75,6 +85,7 @@ class Interrupt(msgspec.Struct, frozen=True):
 LAUNCH_ENVIRONMENT: ServiceKey[LaunchEnvironment] = ServiceKey("launchEnvironment")
 CMDLINE_ARGS: ServiceKey[CmdlineArgs] = ServiceKey("cmdlineArgs")
 APP_EXIT: ServiceKey[AppExit] = ServiceKey("appExit")
+APP_OUTPUT: ServiceKey[AppOutput] = ServiceKey("appOutput")
 HOME_PATH: ServiceKey[HomePath] = ServiceKey("dshHomePath")
 BOOT: ServiceKey[Boot] = ServiceKey("boot")
 

@@ -1,0 +1,115 @@
+"""Splits the command line by hand, before anything is loaded: the launcher's flags, then the app's words.
+
+The first word that is no launcher flag starts the app's arguments, which are kept as they are
+(`spec/composition.md` §9). A command of the launcher is one only as the very first word.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from dsh.errors import UsageError
+
+Action = Literal["boot", "dump", "dump-default", "version", "help", "command"]
+
+COMMANDS = ("sessions",)
+"""What stands behind the first word as a command of its own; `run` is rewritten instead."""
+DEFAULT_PROFILE = "headless"
+"""What `dsh run` starts and what is dumped where no profile is named."""
+
+_WITH_VALUE = {"--profile": "--profile NAME", "--patch": "--patch FILE", "--cwd": "--cwd DIR", "-C": "-C DIR"}
+_SWITCHES = {
+    "--dump-config": "dump",
+    "--dump-default-config": "dump-default",
+    "--version": "version",
+    "-V": "version",
+    "--help": "help",
+    "-h": "help",
+}
+
+
+class Invocation(NamedTuple):
+    """What one command line asks for."""
+
+    action: Action
+    profile: str = ""
+    patches: tuple[str, ...] = ()
+    """As written; relative ones are meant from the invoking directory."""
+    cwd: str | None = None
+    rest: tuple[str, ...] = ()
+    """The app's arguments (`boot`), or the command and its words (`command`)."""
+
+
+def parse(argv: Sequence[str]) -> Invocation:
+    """Read the words after the program's name.
+
+    Raises:
+        UsageError: a flag without its value, flags that do not fit together, no profile, an unknown command.
+    """
+    if argv and argv[0] in COMMANDS:
+        return Invocation("command", rest=tuple(argv))
+    words = ["--profile", DEFAULT_PROFILE, *argv[1:]] if argv and argv[0] == "run" else list(argv)
+    profile, cwd = None, None
+    patches: list[str] = []
+    switches: list[str] = []
+    position = 0
+    while position < len(words):
+        word = words[position]
+        flag, equals, value = word.partition("=")
+        if flag in _WITH_VALUE and (not equals or flag.startswith("--")):
+            if not equals:
+                if position + 1 == len(words):
+                    raise UsageError(f"{_WITH_VALUE[flag]} needs a value")
+                position += 1
+                value = words[position]
+            if not value:
+                raise UsageError(f"{_WITH_VALUE[flag]} needs a value that is not empty")
+            if flag == "--profile":
+                profile = value
+            elif flag == "--patch":
+                patches.append(value)
+            else:
+                cwd = value
+        elif word in _SWITCHES and not (_SWITCHES[word] == "help" and profile is not None):
+            switches.append(_SWITCHES[word])
+        else:
+            break
+        position += 1
+    rest = words[position:]
+    if rest and rest[0] == "--":
+        rest = rest[1:]
+    found = Invocation("boot", profile or "", tuple(patches), cwd, tuple(rest))
+    return _decide(found, set(switches))
+
+
+def _decide(found: Invocation, switches: set[str]) -> Invocation:
+    if "version" in switches:
+        return found._replace(action="version")
+    if "help" in switches:
+        return found._replace(action="help")
+    if switches:
+        return _dump(found, switches)
+    if found.profile:
+        return found
+    if found.rest and not found.rest[0].startswith("-"):
+        raise UsageError(
+            f"no command {found.rest[0]!r}",
+            hint='a task is given to run: dsh run "fix the failing test"; dsh --help lists the commands',
+        )
+    if found.rest:
+        raise UsageError(f"unknown option {found.rest[0]!r}", hint="dsh --help lists the options")
+    raise UsageError(
+        "--profile NAME is required", hint='for one task: dsh run "fix the failing test"; more: dsh --help'
+    )
+
+
+def _dump(found: Invocation, switches: set[str]) -> Invocation:
+    if len(switches) > 1:
+        raise UsageError("--dump-config and --dump-default-config exclude each other")
+    if found.rest:
+        raise UsageError(f"a dump takes no further arguments, got {found.rest[0]!r}")
+    profile = found.profile or DEFAULT_PROFILE
+    if "dump" in switches:
+        return found._replace(action="dump", profile=profile)
+    if found.patches:
+        raise UsageError("--dump-default-config shows bundles alone, so --patch does not fit to it")
+    return found._replace(action="dump-default", profile=profile)

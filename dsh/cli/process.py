@@ -1,0 +1,144 @@
+"""Makes sure the process ends: signals are handled by a thread, so that a stuck event loop stops nothing.
+
+The thread owns the wake-up descriptor of `signal`; Python-level handlers do nothing. The first signal is
+handed to the loop, which ends the run in order. The process is ended from the thread at the second
+signal, when the loop has not beaten for a while after the first, or some seconds later in any case
+(`design.md` §10.4). Repair closes the log then.
+"""
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+
+EXIT_CODES = {int(signal.SIGINT): 130, int(signal.SIGTERM): 143}
+"""What a run ended by this signal exits with."""
+HEARTBEAT_S = 5.0
+"""How long the loop may stay silent after a signal."""
+LIMIT_S = 15.0
+"""How long an orderly end may take after a signal, whatever happens."""
+BEAT_S = 0.25
+"""How often the loop shows that it is alive, once a signal was seen."""
+DRAIN_S = 5.0
+"""How long the interpreter may take to end once everything is disposed."""
+
+
+class Watchdog:
+    """Owns SIGINT and SIGTERM of the process from `install` on. At most one per process."""
+
+    def __init__(
+        self,
+        *,
+        end: Callable[[int], None] = os._exit,
+        clock: Callable[[], float] = time.monotonic,
+        heartbeat_s: float = HEARTBEAT_S,
+        limit_s: float = LIMIT_S,
+    ) -> None:
+        """`end` ends the process with a code and does not come back; it is called from the thread."""
+        self.before_end: Callable[[], None] | None = None
+        """The last deed before a forced end, for instance killing process groups. Runs in the thread."""
+        self._end, self._clock = end, clock
+        self._heartbeat_s, self._limit_s = heartbeat_s, limit_s
+        self._wake, self._poke = socket.socketpair()
+        self._poke.setblocking(False)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._on_signal: Callable[[int], None] | None = None
+        self._lock = threading.Lock()
+        self._code: int | None = None
+        self._deadline_s = 0.0
+        self._beat_s: float | None = None
+        """When the loop last beat; None where it is not watched."""
+        self._thread = threading.Thread(target=self._watch, name="dsh-watchdog", daemon=True)
+
+    def install(self) -> "Watchdog":
+        """Take the signals over. Call from the main thread, before anything that must be ended in order."""
+        for number in EXIT_CODES:
+            signal.signal(number, _ignore)
+        signal.set_wakeup_fd(self._poke.fileno(), warn_on_full_buffer=False)
+        self._thread.start()
+        return self
+
+    def attach(self, loop: "asyncio.AbstractEventLoop", on_signal: Callable[[int], None]) -> None:
+        """From now on the first signal is handed to `on_signal`, in the loop. Before, it ends the process."""
+        with self._lock:
+            self._loop, self._on_signal = loop, on_signal
+
+    def drain(self, code: int) -> None:
+        """Everything is disposed: if the interpreter has not ended soon, or at a signal, end it with `code`."""
+        with self._lock:
+            self._loop = None
+            self._beat_s = None
+            self._code = code
+            self._deadline_s = self._clock() + DRAIN_S
+        self._poke.send(b"\0")
+
+    def _watch(self) -> None:
+        while True:
+            self._wake.settimeout(self._patience_s())
+            try:
+                numbers = self._wake.recv(64)
+            except TimeoutError:
+                numbers = b""
+            for number in numbers:
+                if number in EXIT_CODES:
+                    self.deliver(number)
+            self.check()
+
+    def _patience_s(self) -> float | None:
+        return None if self._code is None else BEAT_S
+
+    def deliver(self, number: int) -> None:
+        """A signal has arrived. Called by the thread."""
+        code = EXIT_CODES[number]
+        with self._lock:
+            loop, first = self._loop, self._code is None
+            if loop is None or not first:
+                self._finish(code)
+                return
+            self._code = code
+            self._beat_s = self._clock()
+            self._deadline_s = self._beat_s + self._limit_s
+        try:
+            loop.call_soon_threadsafe(self._first, number)
+        except RuntimeError:  # the loop is closed: the process is draining
+            self._finish(code)
+
+    def _first(self, number: int) -> None:
+        self._beat()
+        if self._on_signal is not None:
+            self._on_signal(number)
+
+    def _beat(self) -> None:
+        with self._lock:
+            if self._loop is None:
+                return
+            self._beat_s = self._clock()
+            self._loop.call_later(BEAT_S, self._beat)
+
+    def check(self) -> None:
+        """End the process if its time is over. Called by the thread, several times a second after a signal."""
+        with self._lock:
+            code, now = self._code, self._clock()
+            if code is None:
+                return
+            silent = self._beat_s is not None and now - self._beat_s > self._heartbeat_s
+            if silent or now > self._deadline_s:
+                self._finish(code)
+
+    def _finish(self, code: int) -> None:
+        try:
+            if self.before_end is not None:
+                self.before_end()
+        finally:
+            self._end(code)
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    """A Python-level handler must exist for the wake-up descriptor to be written; it has nothing to do."""

@@ -1,0 +1,49 @@
+"""How errors reach the person at the terminal: one line, a hint, and no traceback unless asked for."""
+
+import os
+
+from dsh.cli.stream import notice
+from dsh.errors import DshError
+
+DEBUG = "DSH_DEBUG"
+"""With this variable set, errors come with their traceback."""
+
+
+def is_debug() -> bool:
+    return bool(os.environ.get(DEBUG))
+
+
+def report(error: BaseException) -> int:
+    """Say on standard error what went wrong; answers the exit code.
+
+    A `DshError` says it itself, in one line for the failure and one for its hint. Anything else is a
+    defect of ours.
+    """
+    if is_debug():
+        import traceback
+
+        notice("".join(traceback.format_exception(error)).rstrip())
+    if isinstance(error, DshError):
+        notice(f"dsh: {error.message}")
+        if error.hint:
+            notice(f"hint: {error.hint}")
+        return error.exit_code
+    notice(f"dsh: internal error: {describe(error)}")
+    if not is_debug():
+        notice(f"hint: set {DEBUG}=1 to see where; please report it")
+    return 1
+
+
+def describe(error: BaseException) -> str:
+    """The error's type and text in one line; `DshError` and system errors speak for themselves."""
+    if isinstance(error, DshError):
+        return one_line(error.message)
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    text = one_line(str(error))
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def one_line(text: str) -> str:
+    """The text with every run of white space as one blank."""
+    return " ".join(text.split())

@@ -1,0 +1,75 @@
+"""The standard streams: output belongs to the answer, everything else goes to standard error, all in UTF-8."""
+
+import contextlib
+import io
+import os
+import select
+import sys
+
+from dsh.unicode import valid
+
+
+class Output:
+    """The process's answer channel and its notices. Implements `dsh.capabilities.launch.AppOutput`."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def answer(self, text: str) -> None:
+        """Write `text` to standard output, whole, before returning.
+
+        Raises:
+            OSError: it is closed, or cannot take it.
+        """
+        write_all(self._descriptor, valid(text).encode())
+
+    def notice(self, text: str) -> None:
+        """Write one line to standard error."""
+        notice(text)
+
+
+def claim_output() -> Output:
+    """Keep standard output for the answer alone: `print` and stray children write to standard error then."""
+    open_missing()
+    private = os.dup(1)
+    if sys.stdout is not None:
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+    os.dup2(2, 1)
+    sys.stderr = _utf8(2)
+    sys.stdout = sys.stderr
+    return Output(private)
+
+
+def open_missing() -> None:
+    """Put the null device where a standard descriptor is closed, so that no file of ours takes its number."""
+    for descriptor, flags in ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            opened = os.open(os.devnull, flags)
+            if opened != descriptor:
+                os.dup2(opened, descriptor)
+                os.close(opened)
+            os.set_inheritable(descriptor, True)
+
+
+def _utf8(descriptor: int) -> io.TextIOWrapper:
+    raw = io.FileIO(descriptor, "w", closefd=False)
+    return io.TextIOWrapper(raw, "utf-8", errors="backslashreplace", line_buffering=True, write_through=True)
+
+
+def notice(text: str) -> None:
+    """Write a line to standard error, in UTF-8; a standard error that is closed is no error."""
+    with contextlib.suppress(OSError):
+        write_all(2, valid(text).encode() + b"\n")
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write everything, also to a pipe that was left non-blocking."""
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(descriptor, view) :]
+        except BlockingIOError:
+            select.select((), (descriptor,), ())
