@@ -4,7 +4,7 @@ All `agent/*` events are dispatched with the agent as their scope, so a listener
 hears that agent only (`spec/agent-loop.md` §8).
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal, NotRequired, Protocol, TypedDict, TypeVar
 
 import msgspec
@@ -202,17 +202,14 @@ class PreStep(msgspec.Struct, frozen=True, eq=False):
     signal: CancelToken
 
 
-class EnterStep(TypedDict):
+class EnterStep(msgspec.Struct, frozen=True):
     """A pre-step decision: go on with exactly these messages. What is left out is gone."""
 
-    kind: Literal["enter"]
     messages: Sequence[Message]
 
 
-class RejectStep(TypedDict):
+class RejectStep(msgspec.Struct, frozen=True):
     """A pre-step decision: end the turn as `blocked`."""
-
-    kind: Literal["reject"]
 
 
 PreStepDecision = EnterStep | RejectStep
@@ -291,5 +288,3 @@ AGENT_ERROR: Event[AgentFailed, None] = Event("agent/error", "emit", contained=T
 AGENT_CONFIG_START_FAILED: Event[ConfigStartFailed, None] = Event(
     "agent-loop/config-start-failed", "emit", contained=True
 )
-
-TurnEndReason = Mapping[str, Any]

@@ -1,0 +1,66 @@
+"""How a failure of any kind reads in `turn/end`, and the errors of this package (`spec/agent-loop.md` §9)."""
+
+import re
+
+from dsh.errors import DshError
+from dsh.llm.failure import LlmError, LlmFailure
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class AgentError(DshError):
+    """A request to an agent or to the registry that cannot be met."""
+
+
+class AgentBusyError(AgentError):
+    """Maintenance was asked for while the agent runs or is being maintained."""
+
+
+class PromptError(DshError):
+    """The system prompt cannot be put together."""
+
+
+class InvariantError(DshError):
+    """A rule between log and request is broken. Always a bug of the program or of a plugin."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code="INVARIANT")
+
+
+def failure_of(error: BaseException) -> LlmFailure:
+    """The durable record of an error: an `LlmError`'s own facts, else its rendered causes and its code."""
+    if isinstance(error, LlmError):
+        return error.failure
+    code = error.code if isinstance(error, DshError) and error.code else "UNKNOWN"
+    return LlmFailure(_SURROGATE.sub("\ufffd", render_causes(error)), code)
+
+
+def render_causes(error: object) -> str:
+    """One line: the message, the members of a group in brackets, then the cause. Never raises, never empty.
+
+    A cause that only repeats its wrapper's message is left out.
+    """
+    return _render(error, ())
+
+
+def _render(error: object, seen: tuple[object, ...]) -> str:
+    if any(error is other for other in seen):
+        return "<circular cause>"
+    try:
+        message = str(error)
+        if not isinstance(error, BaseException):
+            return message or type(error).__name__
+        if isinstance(error, BaseExceptionGroup):
+            message = error.message
+        message = message or type(error).__name__
+        text = message
+        seen = (*seen, error)
+        if isinstance(error, BaseExceptionGroup):
+            text += f" [{'; '.join(_render(member, seen) for member in error.exceptions)}]"
+        if error.__cause__ is not None:
+            cause = _render(error.__cause__, seen)
+            if cause != message:
+                text += f": {cause}"
+        return text
+    except Exception:
+        return "<unrenderable value>"

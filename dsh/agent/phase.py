@@ -1,0 +1,41 @@
+"""What an agent is doing. The public status is only whether a turn can be running (`spec/agent-loop.md` §2)."""
+
+from dataclasses import dataclass
+
+from dsh.agent.contract import AgentStatus
+from dsh.kernel import CancelToken
+
+
+@dataclass(slots=True)
+class Idle:
+    """Nothing runs."""
+
+    last_turn: int
+    """The number of the last turn in the log, 0 when there is none."""
+
+
+@dataclass(slots=True)
+class Maintenance:
+    """A maintenance job holds the agent; for everybody else it is idle."""
+
+    token: CancelToken
+    last_turn: int
+    wake_requested: bool = False
+
+
+@dataclass(slots=True)
+class Running:
+    """A driver runs: `turn` is the open or last turn, `step` its open or last step (0 before the first)."""
+
+    token: CancelToken
+    turn: int
+    step: int = 0
+    wake_requested: bool = False
+
+
+Phase = Idle | Maintenance | Running
+
+
+def status_of(phase: Phase) -> AgentStatus:
+    """What the outside sees of a phase."""
+    return "running" if isinstance(phase, Running) else "idle"

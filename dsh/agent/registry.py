@@ -1,0 +1,156 @@
+"""The `agents` service: who is live, who owns whom, and the creation and resumption of agents.
+
+State: the live agents by id in order of publication, with the context each was created from. How an
+agent is built is the factory's business; the loop's row installs it.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from dsh.agent.contract import (
+    AGENT_CREATED,
+    AGENT_DISPOSED,
+    Agent,
+    AgentHandle,
+    AgentSubject,
+    CreateAgent,
+    ResumeAgent,
+)
+from dsh.agent.failure import AgentError
+from dsh.kernel import Context, Effect, ScopeTarget, Service, ServiceKey
+
+AGENTS: "ServiceKey[AgentRegistry]" = ServiceKey("agents")
+
+
+class AgentFactory(Protocol):
+    """Builds agents for the registry. `owner` is the context on whose behalf: its end ends the agent."""
+
+    async def create(self, owner: Context, request: CreateAgent) -> AgentHandle: ...
+
+    async def resume(self, owner: Context, request: ResumeAgent) -> AgentHandle: ...
+
+
+class _Entry:
+    """One live agent. `leave` may be asked for while its creation is still being announced."""
+
+    __slots__ = ("agent", "announced", "announcing", "gone", "leaving", "owner")
+
+    def __init__(self, agent: Agent, owner: Context) -> None:
+        self.agent = agent
+        self.owner = owner
+        self.announced = self.announcing = self.leaving = self.gone = False
+
+
+class AgentRegistry(Service):
+    """The live agents of one composition."""
+
+    provide = AGENTS
+
+    def __init__(self, ctx: Context) -> None:
+        super().__init__(ctx)
+        self._entries: dict[str, _Entry] = {}
+        self._factory: AgentFactory | None = None
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def get(self, agent_id: str) -> Agent | None:
+        entry = self._entries.get(agent_id)
+        return entry.agent if entry is not None else None
+
+    def list(self) -> tuple[Agent, ...]:
+        """The live agents in order of publication."""
+        return tuple(entry.agent for entry in self._entries.values())
+
+    def roots(self) -> tuple[Agent, ...]:
+        """Those that no other live agent owns."""
+        return tuple(e.agent for e in self._entries.values() if not self._live_owner(e))
+
+    def is_owned_by(self, agent_id: str, agent: Agent) -> bool:
+        """Whether `agent`'s own context created the agent of that id. Says nothing of session lineage."""
+        entry = self._entries.get(agent_id)
+        return entry is not None and entry.owner.scope is agent
+
+    def _live_owner(self, entry: _Entry) -> bool:
+        return any(entry.owner.scope is other.agent for other in self._entries.values())
+
+    # -- making ----------------------------------------------------------------------------------
+
+    def set_factory(self, factory: AgentFactory) -> Effect:
+        """Install what builds agents, until the returned effect is undone.
+
+        Raises:
+            AgentError: there is one already.
+        """
+        if self._factory is not None:
+            raise AgentError("agents have a factory already; a composition mounts one agent loop")
+        self._factory = factory
+
+        def undo() -> None:
+            self._factory = None
+
+        return self.ctx.effect(lambda: undo, "agents.set_factory()")
+
+    async def create(self, request: CreateAgent) -> AgentHandle:
+        """A new session and its agent, published when this returns. Belongs to the caller's context.
+
+        Raises:
+            AgentError: no factory, a taken id, or options out of range.
+            Cancelled: `request.signal` was cancelled first.
+        """
+        return await self._require_factory().create(self.ctx, request)
+
+    async def resume(self, request: ResumeAgent) -> AgentHandle:
+        """A stored session and an agent on it. Nothing runs until somebody wakes it.
+
+        Raises:
+            AgentError: no factory, no persistence, or the session is live already.
+            SessionError: the log cannot be opened.
+        """
+        return await self._require_factory().resume(self.ctx, request)
+
+    def _require_factory(self) -> AgentFactory:
+        if self._factory is None:
+            raise AgentError("no agent loop is mounted, so no agent can be made", hint="add row agent-loop")
+        return self._factory
+
+    # -- publication (for factories) -------------------------------------------------------------
+
+    def enter(self, agent: Agent, owner: Context) -> "Callable[[], None]":
+        """Take the agent's id. The answer leaves again, once; inside a creation listener it waits.
+
+        Raises:
+            AgentError: the id is taken, or is not the session's.
+        """
+        if agent.id != agent.session.id:
+            raise AgentError(f"agent id {agent.id!r} is not the id of its session, {agent.session.id!r}")
+        if agent.id in self._entries:
+            raise AgentError(f"an agent with id {agent.id!r} is live already", code="AGENT_EXISTS")
+        entry = _Entry(agent, owner)
+        self._entries[agent.id] = entry
+
+        def leave() -> None:
+            entry.leaving = True
+            if not entry.announcing:
+                self._remove(entry)
+
+        return leave
+
+    def announce(self, agent: Agent) -> None:
+        """Emit `agent/created`, once. A listener that raises vetoes: the caller has to leave again."""
+        entry = self._entries[agent.id]
+        entry.announcing = entry.announced = True
+        try:
+            self.owner_ctx.emit(AGENT_CREATED, AgentSubject(agent), subject=ScopeTarget(agent))
+        finally:
+            entry.announcing = False
+            if entry.leaving:
+                self._remove(entry)
+
+    def _remove(self, entry: _Entry) -> None:
+        if entry.gone:
+            return
+        entry.gone = True
+        self._entries.pop(entry.agent.id, None)
+        if entry.announced:
+            subject = ScopeTarget(entry.agent)
+            self.owner_ctx.emit(AGENT_DISPOSED, AgentSubject(entry.agent), subject=subject)
