@@ -1,0 +1,123 @@
+"""Arguments of a call, from the model's raw text to what a typed tool may rely on."""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from dsh.tools.error import ToolArgsError
+from dsh.tools.schema import Schema, admits_null, validate
+
+ROOT = "arguments"
+
+
+class ParsedArguments(msgspec.Struct, frozen=True):
+    """What the text says, or the text itself with the reason why it says nothing."""
+
+    value: Any
+    problem: str = ""
+
+
+def parse_arguments(raw: str) -> ParsedArguments:
+    """Read a model's arguments. Empty is `{}`; what is no JSON comes back as text with the parser's word.
+
+    Strict: no NaN, no infinity, no number beyond a double's range. A repeated key's last value wins,
+    `-0.0` is 0, an escaped lone surrogate becomes U+FFFD. Never raises.
+    """
+    if not raw:
+        return ParsedArguments({})
+    try:
+        return ParsedArguments(_cleaned(_DECODER.decode(raw), raw))
+    except json.JSONDecodeError as error:
+        found = f"{error.msg} at line {error.lineno}, column {error.colno}"
+    except RecursionError:
+        found = "it is nested too deeply"
+    except ValueError as error:
+        found = str(error)
+    return ParsedArguments(raw, f"the text is not valid JSON: {found}")
+
+
+def check_arguments(schema: Schema, arguments: Any, problem: str = "") -> Mapping[str, Any]:
+    """The arguments as a typed tool gets them: null for an optional property that admits none is dropped.
+
+    Raises:
+        ToolArgsError: they do not fit; the message lists each violation.
+    """
+    arguments = without_nulls(schema, arguments)
+    violations = validate(schema, arguments, ROOT)
+    if violations:
+        if problem:
+            violations[0] += f"; {problem}"
+        raise ToolArgsError(violations)
+    return arguments  # type: ignore[no-any-return]
+
+
+def without_nulls(schema: Schema, value: Any) -> Any:
+    """A copy without the nulls that mean "absent"; the value itself where it holds no null at all."""
+    if not _holds_null(value):
+        return value
+    top: list[Any] = [value]
+    stack: list[tuple[Schema, Any, Any]] = [(schema, top, 0)]
+    while stack:
+        node, holder, key = stack.pop()
+        item = holder[key]
+        if node.get("type") == "object" and isinstance(item, Mapping):
+            declared, required = node.get("properties", {}), node.get("required", ())
+            holder[key] = kept = {
+                name: part
+                for name, part in item.items()
+                if part is not None or name not in declared or name in required or admits_null(declared[name])
+            }
+            stack.extend((declared[name], kept, name) for name in kept if name in declared)
+        elif node.get("type") == "array" and "items" in node and isinstance(item, list | tuple):
+            holder[key] = parts = list(item)
+            stack.extend((node["items"], parts, at) for at in range(len(parts)))
+    return top[0]
+
+
+def _holds_null(value: Any) -> bool:
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if item is None:
+            return True
+        if isinstance(item, Mapping):
+            stack.extend(item.values())
+        elif isinstance(item, list | tuple):
+            stack.extend(item)
+    return False
+
+
+def _float(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"the number {text[:40]} is out of range")
+    return number or 0.0
+
+
+def _int(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"an integer of {len(text)} digits is out of range") from None
+
+
+def _constant(text: str) -> Any:
+    raise ValueError(f"{text} is not a JSON number")
+
+
+_DECODER = json.JSONDecoder(parse_float=_float, parse_int=_int, parse_constant=_constant)
+
+
+def _cleaned(value: Any, raw: str) -> Any:
+    """Replace lone surrogates. Only an escape can bring one in, so most texts are not walked."""
+    if "\\ud" not in raw and "\\uD" not in raw and raw.isascii():
+        return value
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+        return value
+    except UnicodeEncodeError:
+        text = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass")
+        return _DECODER.decode(text.decode("utf-16", "replace"))
