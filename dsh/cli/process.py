@@ -71,7 +71,7 @@ class Watchdog:
             self._loop, self._on_signal = loop, on_signal
 
     def drain(self, code: int) -> None:
-        """Everything is disposed: if the interpreter has not ended soon, or at a signal, end it with `code`."""
+        """Everything is disposed: end with `code` if the interpreter does not, soon or at a signal."""
         with self._lock:
             self._loop = None
             self._beat_s = None
@@ -100,7 +100,7 @@ class Watchdog:
         with self._lock:
             loop, first = self._loop, self._code is None
             if loop is None or not first:
-                self._finish(code)
+                self.force(code)
                 return
             self._code = code
             self._beat_s = self._clock()
@@ -108,7 +108,7 @@ class Watchdog:
         try:
             loop.call_soon_threadsafe(self._first, number)
         except RuntimeError:  # the loop is closed: the process is draining
-            self._finish(code)
+            self.force(code)
 
     def _first(self, number: int) -> None:
         self._beat()
@@ -123,16 +123,17 @@ class Watchdog:
             self._loop.call_later(BEAT_S, self._beat)
 
     def check(self) -> None:
-        """End the process if its time is over. Called by the thread, several times a second after a signal."""
+        """End the process if its time is over. Called by the thread, repeatedly after a signal."""
         with self._lock:
             code, now = self._code, self._clock()
             if code is None:
                 return
             silent = self._beat_s is not None and now - self._beat_s > self._heartbeat_s
             if silent or now > self._deadline_s:
-                self._finish(code)
+                self.force(code)
 
-    def _finish(self, code: int) -> None:
+    def force(self, code: int) -> None:
+        """End the process now. May be called from any thread."""
         try:
             if self.before_end is not None:
                 self.before_end()

@@ -53,7 +53,7 @@ class Shutdown:
         return self.code
 
     async def run(self) -> int:
-        """Wait for a request, then dispose within the bound; a disposal that fails or hangs forces the end."""
+        """Wait for a request, then dispose; a disposal that fails or exceeds the bound forces the end."""
         code = await self.requested()
         disposal = asyncio.ensure_future(self._dispose())
         done, _ = await asyncio.wait((disposal,), timeout=self._bound_s)

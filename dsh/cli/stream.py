@@ -1,4 +1,4 @@
-"""The standard streams: output belongs to the answer, everything else goes to standard error, all in UTF-8."""
+"""The standard streams, in UTF-8: output belongs to the answer, the rest goes to standard error."""
 
 import contextlib
 import io

@@ -1,0 +1,79 @@
+"""The launcher's help and its commands, in Typer: signatures only, each body is imported when it runs.
+
+`dsh run` and the launcher's flags never come here (`argv.py` reads them); they stand here for the help.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from dsh.errors import UsageError
+
+app = typer.Typer(
+    name="dsh",
+    help="Run an AI coding agent built from plugins.",
+    epilog='First try, without a key: dsh --profile demo "Run: echo hello"',
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+sessions = typer.Typer(help="Look at session logs.", rich_markup_mode=None)
+app.add_typer(sessions, name="sessions")
+
+
+@app.callback()
+def launcher(
+    profile: Annotated[
+        str, typer.Option(metavar="NAME", help="Boot this profile; its app gets the rest.")
+    ] = "",
+    patch: Annotated[
+        list[str], typer.Option(metavar="FILE", help="Apply this patch file as well; repeatable.")
+    ] = [],  # noqa: B006 -- Typer copies it
+    cwd: Annotated[str, typer.Option("--cwd", "-C", metavar="DIR", help="Work in DIR.")] = "",
+    dump_config: Annotated[
+        bool, typer.Option("--dump-config", help="Print the composed rows and where they come from.")
+    ] = False,
+    dump_default_config: Annotated[
+        bool, typer.Option("--dump-default-config", help="The same of the bundles alone.")
+    ] = False,
+    version: Annotated[bool, typer.Option("--version", "-V", help="Print the version.")] = False,
+) -> None:
+    """What stands before a command or the app's own arguments."""
+
+
+@app.command("run", add_help_option=False)
+def run_task(words: Annotated[list[str], typer.Argument(metavar="[FLAGS] TASK...")]) -> None:
+    """Do one task and print the answer: the headless profile (see: dsh run --help)."""
+    from dsh.cli.main import main
+
+    raise typer.Exit(main(["run", *words]))
+
+
+@sessions.command("inspect")
+def inspect(
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="An id, the start of one, or a log file.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show what a log holds, repaired in memory; the file is only read."""
+    from dsh.cli.sessions import inspect as body
+
+    raise typer.Exit(body(target, as_json=as_json))
+
+
+def run(words: Sequence[str]) -> int:
+    """Run one command; answers the exit code.
+
+    Raises:
+        UsageError: unknown command, option or missing argument.
+    """
+    try:
+        answer = app(list(words), prog_name="dsh", standalone_mode=False)
+    except Exception as error:
+        message = getattr(error, "format_message", None)  # the base class of Typer's own errors is private
+        if message is None:
+            raise
+        raise UsageError(str(message()), hint=f"dsh {words[0]} --help") from error
+    return answer if isinstance(answer, int) else 0

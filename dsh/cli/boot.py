@@ -1,0 +1,188 @@
+"""Boots a profile and stays until its app asks for the end.
+
+Environment layers, composition, root context, launch services, rows, audit, then the app may start
+(`spec/composition.md` §6). Every way out goes through one `Shutdown`.
+"""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+from dsh.capabilities.headless import requested_directory
+from dsh.capabilities.launch import (
+    APP_EXIT,
+    APP_INTERRUPT,
+    APP_OUTPUT,
+    BOOT,
+    CMDLINE_ARGS,
+    HOME_PATH,
+    LAUNCH_ENVIRONMENT,
+    Interrupt,
+    LaunchEnvironment,
+)
+from dsh.capabilities.process_group import kill_all
+from dsh.cli import console
+from dsh.cli.argv import Invocation
+from dsh.cli.directory import enter
+from dsh.cli.notice import unconfined_notice
+from dsh.cli.process import EXIT_CODES, Watchdog
+from dsh.cli.report import describe, report
+from dsh.cli.shutdown import Shutdown
+from dsh.cli.stream import Output, claim_output
+from dsh.composition.compose import Composition, compose
+from dsh.composition.environment import export, load_environment
+from dsh.composition.home import HomePaths, home_path
+from dsh.composition.loader import Facts, Loader
+from dsh.errors import CompositionError
+from dsh.kernel import Context
+
+RELEASE_S = 2.0
+"""How long undoing the tree may take after background work died."""
+CAUSES = {
+    130: Interrupt("SIGINT", 130, {"kind": "user"}),
+    143: Interrupt("SIGTERM", 143, {"kind": "hook", "reason": "signal:SIGTERM"}),
+}
+
+
+def boot(invocation: Invocation, watchdog: Watchdog) -> int:
+    """Run a profile to its end; answers the exit code.
+
+    Raises:
+        UsageError: the directory of `-C` among the app's arguments cannot be entered.
+        CompositionError: what is wrong before anything is mounted.
+    """
+    output = claim_output()
+    watchdog.before_end = kill_all
+    console.install()
+    directory = requested_directory(invocation.rest)
+    if directory is not None:
+        enter(directory)
+    home = home_path()
+    environment, warnings = load_environment(Path.cwd(), home, os.environ)
+    composition = compose(invocation.profile, [Path(p) for p in invocation.patches], home)
+    for warning in (*warnings, *composition.warnings):
+        output.notice(f"dsh: {warning}")
+    export(environment, os.environ)
+    facts = Facts(home, invocation.profile, str(Path.cwd()), environment.mapping())
+    run = _Run(invocation, composition, facts, environment, output, watchdog)
+    return asyncio.run(run.live())
+
+
+class _Arguments:
+    """Implements `CmdlineArgs`; the words are data for expressions as well."""
+
+    def __init__(self, words: tuple[str, ...]) -> None:
+        self._words = words
+
+    def get(self) -> tuple[str, ...]:
+        return self._words
+
+    def expression_data(self) -> list[str]:
+        return list(self._words)
+
+
+class _Gate:
+    """Implements `Boot`: opens once the audit has passed."""
+
+    def __init__(self) -> None:
+        self._passed = asyncio.Event()
+
+    @property
+    def is_open(self) -> bool:
+        return self._passed.is_set()
+
+    def open(self) -> None:
+        self._passed.set()
+
+    async def ready(self) -> None:
+        await self._passed.wait()
+
+
+class _Run:
+    """One life of the tree: holds the root context, the gate and the shutdown."""
+
+    def __init__(
+        self,
+        invocation: Invocation,
+        composition: Composition,
+        facts: Facts,
+        environment: LaunchEnvironment,
+        output: Output,
+        watchdog: Watchdog,
+    ) -> None:
+        self._invocation, self._composition, self._facts = invocation, composition, facts
+        self._environment, self._output, self._watchdog = environment, output, watchdog
+
+    async def live(self) -> int:
+        """Mount, audit, let the app run, dispose."""
+        self._root = Context()
+        self._gate = _Gate()
+        self._shutdown = Shutdown(self._root.dispose, force=self._watchdog.force)
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._unawaited)
+        self._root.kernel.on_failure = self._failed
+        self._watchdog.attach(loop, self._signalled)
+        self._provide()
+        mounting = asyncio.ensure_future(self._mount())
+        ending = asyncio.ensure_future(self._shutdown.requested())
+        await asyncio.wait((mounting, ending), return_when=asyncio.FIRST_COMPLETED)
+        code = await self._shutdown.run()
+        mounting.cancel()
+        await asyncio.wait((mounting,), timeout=RELEASE_S)
+        self._watchdog.drain(code)
+        return code
+
+    def _provide(self) -> None:
+        root = self._root
+        root.provide(LAUNCH_ENVIRONMENT, self._environment)
+        root.provide(CMDLINE_ARGS, _Arguments(self._invocation.rest))
+        root.provide(APP_EXIT, self._shutdown.request)
+        root.provide(APP_OUTPUT, self._output)
+        root.provide(HOME_PATH, HomePaths(self._facts.home))
+        root.provide(BOOT, self._gate)
+
+    async def _mount(self) -> None:
+        """Mount and judge the rows; what is wrong ends the run, unless the app has asked for the end."""
+        try:
+            loader = Loader(self._root, self._facts)
+            await loader.load(self._composition)
+            if self._shutdown.pending:
+                return
+            loader.require_active()
+            self._require_app()
+        except Exception as error:
+            if not self._shutdown.pending:
+                self._shutdown.request(report(error))
+            return
+        if text := unconfined_notice(self._root, self._environment, self._composition):
+            self._output.notice(text)
+        self._gate.open()
+
+    def _require_app(self) -> None:
+        if not self._root.kernel.injectors.get(APP_EXIT.name):
+            raise CompositionError(
+                f"profile {self._invocation.profile!r} has no app: nothing in it would do anything or end",
+                hint="add a bundle that brings one, for instance headless",
+            )
+
+    def _signalled(self, number: int) -> None:
+        code = EXIT_CODES[number]
+        if not self._shutdown.pending and self._gate.is_open:
+            try:
+                if self._root.bail(APP_INTERRUPT, CAUSES[code]):
+                    return
+            except Exception as error:
+                report(error)
+        self._shutdown.interrupt(code)
+
+    def _failed(self, error: BaseException, label: str) -> None:
+        """Background work of the tree died, which the kernel has reported: the run cannot be trusted."""
+        self._shutdown.request(1, bound_s=RELEASE_S)
+
+    def _unawaited(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if self._shutdown.pending or not isinstance(error, BaseException):
+            return
+        self._output.notice(f"dsh: fatal load failure: {describe(error)}")
+        self._shutdown.request(1, bound_s=RELEASE_S)

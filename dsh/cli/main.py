@@ -1,0 +1,78 @@
+"""The entry point: decides from the command line what is loaded at all.
+
+Standard library modules that cost time, and everything of dsh but `argv` and `errors`, are imported only
+by the branch that needs them.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from dsh.cli.argv import Invocation, parse
+from dsh.cli.directory import settled
+
+PIPE_CLOSED = 141
+"""What a command exits with when nobody reads its output any more."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line; answers the exit code. Never raises.
+
+    Args:
+        argv: the words after the program's name; those of the process by default.
+    """
+    try:
+        if argv is None:
+            _in_utf8_mode()
+            argv = sys.argv[1:]
+        return _run(parse(argv))
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        return PIPE_CLOSED
+    except Exception as error:
+        from dsh.cli.report import report
+
+        return report(error)
+
+
+def _run(invocation: Invocation) -> int:
+    match invocation.action:
+        case "boot":
+            from dsh.cli.process import Watchdog
+
+            watchdog = Watchdog().install()
+            from dsh.cli.boot import boot
+
+            return boot(settled(invocation), watchdog)
+        case "version":
+            from dsh import __version__
+
+            return _print(f"dsh {__version__}\n")
+        case "dump" | "dump-default":
+            from dsh.cli.dump import dumped
+
+            return _print(dumped(settled(invocation)))
+        case "help":
+            from dsh.cli.app import run
+
+            return run(["--help"])
+        case "command":
+            from dsh.cli.app import run
+
+            return run(invocation.rest)
+
+
+def _print(text: str) -> int:
+    from dsh.cli.stream import write_all
+    from dsh.unicode import valid
+
+    write_all(1, valid(text).encode())
+    return 0
+
+
+def _in_utf8_mode() -> None:
+    """Start again in Python's UTF-8 mode where the locale would have us read and write anything else."""
+    if sys.flags.utf8_mode or sys.getfilesystemencoding() == "utf-8" or not sys.executable:
+        return
+    os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])

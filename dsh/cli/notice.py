@@ -1,0 +1,33 @@
+"""What the launcher says on its own account once the tree stands."""
+
+from dsh.capabilities.launch import LaunchEnvironment
+from dsh.capabilities.sandbox import SANDBOX_POLICY
+from dsh.composition.compose import Composition
+from dsh.kernel import Context
+
+MODE_VARIABLE = "DSH_PERMISSION_MODE"
+POLICY_ROW = "sandbox-policy"
+UNCONFINED = (
+    "dsh: commands and file tools are not confined: they may do what you may "
+    f"({MODE_VARIABLE}=danger-full-access says that you know)"
+)
+
+
+def unconfined_notice(root: Context, environment: LaunchEnvironment, composition: Composition) -> str | None:
+    """The line that tells about missing walls, unless the user chose so by variable or patch."""
+    policy = root.get(SANDBOX_POLICY)
+    if policy is None or policy.default_mode != "danger-full-access":
+        return None
+    if environment.get(MODE_VARIABLE) is not None or _is_chosen(composition):
+        return None
+    return UNCONFINED
+
+
+def _is_chosen(composition: Composition) -> bool:
+    """Whether a file of the user, whose layer is labelled by its path, configures the policy row."""
+    return any(
+        patch.get("id") == POLICY_ROW and ("config" in patch or "merge" in patch)
+        for layer in composition.layers
+        if layer.label.startswith("/")
+        for patch in layer.patches
+    )
