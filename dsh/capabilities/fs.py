@@ -9,10 +9,10 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from dsh.capabilities.agent import AgentRef
 from dsh.capabilities.sandbox import SandboxMode, SandboxPolicy
 from dsh.errors import DshError
 from dsh.kernel import CancelToken, Event, ServiceKey
-from dsh.session.log import Session
 
 FsErrorCode = Literal[
     "FS_NOT_FOUND",
@@ -218,16 +218,11 @@ class FileSystem(Protocol):
 FS: ServiceKey[FileSystem] = ServiceKey("fs")
 
 
-class _Owner(Protocol):
-    @property
-    def session(self) -> Session: ...
-
-
 class FsActor(Protocol):
     """Who touches a file: a tool's execution, or anything else that may belong to an agent."""
 
     @property
-    def agent(self) -> _Owner | None: ...
+    def agent(self) -> AgentRef | None: ...
 
 
 class FsIntent(msgspec.Struct, frozen=True, eq=False):
