@@ -5,6 +5,8 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from dsh.capabilities.agent import AgentRef
+from dsh.errors import DshError
 from dsh.kernel import CancelToken, Event, ServiceKey
 from dsh.session.log import Session
 
@@ -12,10 +14,14 @@ ApprovalOutcome = Literal["allowed-once", "rejected", "cancelled", "unavailable"
 ApprovalPolicy = Literal["ask", "never"]
 
 
-class ApprovalRequest(msgspec.Struct, frozen=True):
+class ApprovalError(DshError):
+    """A question that cannot be put, for instance outside a turn. Nothing was logged."""
+
+
+class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One question. Logged as `approval/asked`, answered by exactly one `approval/decided`."""
 
-    session: Session
+    agent: AgentRef
     tool_name: str
     call_id: str | None = None
     reason: str | None = None
@@ -26,7 +32,11 @@ class Approval(Protocol):
     """The approval service (`spec/tools.md` §7)."""
 
     async def request(self, request: ApprovalRequest) -> ApprovalOutcome:
-        """Log the question, decide, log the answer. Needs an open turn."""
+        """Log the question, decide, log the answer. Needs an open turn.
+
+        Raises:
+            ApprovalError: the agent's session has no open turn.
+        """
 
     def policy_of(self, session: Session | None) -> ApprovalPolicy:
         """The session's last `approval/policy`, else the configured one."""
@@ -34,4 +44,4 @@ class Approval(Protocol):
 
 APPROVAL: ServiceKey[Approval] = ServiceKey("approval")
 APPROVAL_REQUEST: Event[ApprovalRequest, Awaitable[ApprovalOutcome]] = Event("approval/request", "waterfall")
-"""Answerers wrap each other; the end of the chain is `unavailable`."""
+"""Answerers wrap each other, in the scope of the asking agent; the end of the chain is `unavailable`."""

@@ -2,11 +2,13 @@
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
+from dsh.session.value import clean_text
 from dsh.tools.error import ToolArgsError
 from dsh.tools.schema import Schema, admits_null, validate
 
@@ -108,16 +110,14 @@ def _constant(text: str) -> Any:
     raise ValueError(f"{text} is not a JSON number")
 
 
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _DECODER = json.JSONDecoder(parse_float=_float, parse_int=_int, parse_constant=_constant)
 
 
 def _cleaned(value: Any, raw: str) -> Any:
     """Replace lone surrogates. Only an escape can bring one in, so most texts are not walked."""
-    if "\\ud" not in raw and "\\uD" not in raw and raw.isascii():
+    if raw.isascii() and not _SURROGATE_ESCAPE.search(raw):
         return value
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-        return value
-    except UnicodeEncodeError:
-        text = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass")
-        return _DECODER.decode(text.decode("utf-16", "replace"))
+    text = json.dumps(value, ensure_ascii=False)
+    cleaned = clean_text(text)
+    return value if cleaned == text else _DECODER.decode(cleaned)

@@ -63,7 +63,7 @@ class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """`await execute(arguments, exec)`: the JSON value. An exception is a failed result."""
     finalize_content: "Callable[[ToolExecution, ToolResult], Blocks | None] | None" = None
     """Last word on the content of any outcome, failures of the pipeline included; None keeps it."""
-    timeout_ms: float | None | msgspec.UnsetType = msgspec.UNSET
+    timeout_ms: float | msgspec.UnsetType | None = msgspec.UNSET
     """Unset: the policy's default applies. A number: the deadline. None: the tool bounds itself."""
     is_concurrency_safe: Callable[[Any], bool] | None = None
     """`is_concurrency_safe(arguments)`: exactly True lets the call overlap with others."""

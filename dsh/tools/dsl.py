@@ -69,7 +69,9 @@ def _compile(node: Any, where: str, depth: int) -> dict[str, Any]:
         elif key == "items":
             schema[key] = _compile(value, f"{where}.items", depth + 1)
         elif key == "oneOf" and isinstance(value, list | tuple):
-            schema[key] = [_compile(branch, f"{where}.oneOf[{at}]", depth + 1) for at, branch in enumerate(value)]
+            schema[key] = [
+                _compile(branch, f"{where}.oneOf[{at}]", depth + 1) for at, branch in enumerate(value)
+            ]
         else:
             schema[key] = value
     return schema

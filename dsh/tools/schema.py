@@ -81,9 +81,7 @@ def validate(schema: Schema, value: Any, root: str = "value") -> list[str]:
                 (declared[key], item[key], (path, key), sink) for key in reversed(declared) if key in item
             )
         elif kind == "array" and "items" in node:
-            stack.extend(
-                (node["items"], item[at], (path, at), sink) for at in range(len(item) - 1, -1, -1)
-            )
+            stack.extend((node["items"], item[at], (path, at), sink) for at in range(len(item) - 1, -1, -1))
     return found
 
 
@@ -96,7 +94,8 @@ def _check_keys(node: Schema, value: Mapping[str, Any], path: Path, sink: list[s
     if node.get("additionalProperties") is False:
         declared = node.get("properties", {})
         sink.extend(
-            f"{_quoted((path, key), '')} is not a declared property (declared: {', '.join(declared) or 'none'})"
+            f"{_quoted((path, key), '')} is not a declared property "
+            f"(declared: {', '.join(declared) or 'none'})"
             for key in value
             if key not in declared
         )
@@ -150,9 +149,7 @@ def _children(node: Schema, path: Path) -> list[tuple[Any, Path]]:
 
 def _problems(node: Schema) -> list[str]:
     """What is wrong with one node, its children aside."""
-    problems = [
-        f"keyword {key!r} is not supported" for key in node if key not in CONSTRAINTS | ANNOTATIONS
-    ]
+    problems = [f"keyword {key!r} is not supported" for key in node if key not in CONSTRAINTS | ANNOTATIONS]
     kind = node.get("type")
     if "type" in node and not (isinstance(kind, str) and kind in _IS):
         problems.append(f"type must be one of {', '.join(_IS)}")
@@ -170,7 +167,9 @@ def _problems(node: Schema) -> list[str]:
     problems.extend(_structure_problems(node))
     problems.extend(_choice_problems(node, kind))
     problems.extend(
-        f"{key} must be a string" for key in ("description", "title") if not isinstance(node.get(key, ""), str)
+        f"{key} must be a string"
+        for key in ("description", "title")
+        if not isinstance(node.get(key, ""), str)
     )
     for key in ("default", "examples"):
         if key in node:
@@ -192,7 +191,9 @@ def _structure_problems(node: Schema) -> list[str]:
         problems.append("required must be a list of names")
     else:
         problems.extend(
-            f"required names {key!r}, which properties does not declare" for key in required if key not in declared
+            f"required names {key!r}, which properties does not declare"
+            for key in required
+            if key not in declared
         )
         if len(set(required)) != len(required):
             problems.append("required names a property twice")

@@ -21,7 +21,7 @@ def typed_tool(
     execute: Callable[[Args, ToolExecution], Awaitable[Any]],
     concurrency_safe: bool | Callable[[Args], bool] = False,
     resources: Callable[[Args, ToolCall], Resources | None] | None = None,
-    timeout_ms: float | None | msgspec.UnsetType = msgspec.UNSET,
+    timeout_ms: float | msgspec.UnsetType | None = msgspec.UNSET,
     finalize_content: Callable[[ToolExecution, ToolResult], Blocks | None] | None = None,
 ) -> ToolDefinition:
     """A tool whose functions only ever see arguments that fit `parameters`.

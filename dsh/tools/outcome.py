@@ -1,0 +1,108 @@
+"""How values and exceptions become results: checked, rendered, frozen."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from dsh.errors import DshError
+from dsh.session.error import JsonError
+from dsh.session.message import Message
+from dsh.session.value import clean, clean_text, freeze
+from dsh.tools.definition import Blocks, ToolDefinition
+from dsh.tools.error import AbortError, ToolOutputError
+from dsh.tools.execution import ToolExecution, ToolFailure, ToolResult, ToolSuccess
+from dsh.tools.schema import validate
+
+Content = tuple[Mapping[str, Any], ...]
+EMPTY_FEEDBACK = "the result of this call was blocked without a reason"
+
+
+def error_text(error: BaseException) -> str:
+    """The message of an exception, whatever its `__str__` does; its class name where it has none."""
+    try:
+        return clean_text(str(error)) or type(error).__name__
+    except Exception:
+        return type(error).__name__
+
+
+def failure_of(error: BaseException) -> ToolFailure:
+    """The failed result behind an exception. Only our own errors with a code carry name and code."""
+    code = error.code if isinstance(error, DshError) and isinstance(error.code, str) else ""
+    if not code:
+        return ToolFailure.of(error_text(error))
+    return ToolFailure.of(error_text(error), name=type(error).__name__, code=code)
+
+
+def aborted(*, started: bool, contexts: tuple[Message, ...] = ()) -> ToolFailure:
+    """The result of a cancelled call; what the tool had to say to the model is kept."""
+    failure = failure_of(AbortError(started=started))
+    return msgspec.structs.replace(failure, additional_contexts=contexts)
+
+
+def success_of(definition: ToolDefinition, exec: ToolExecution, value: Any) -> ToolSuccess:  # noqa: A002
+    """Check a tool's value and project it.
+
+    Raises:
+        ToolOutputError: value, rendering or metadata break the contract of `definition.output`.
+    """
+    tool, output = f'tool "{definition.name}"', definition.output
+    try:
+        value = freeze(value, "value", stored=True)
+    except JsonError as error:
+        raise ToolOutputError(f"{tool} returned a value that is not lossless JSON: {error}") from None
+    if violations := validate(output.schema, value):
+        raise ToolOutputError(f"{tool} returned a value that breaks its schema: {'; '.join(violations[:20])}")
+    meta: Any = msgspec.UNSET
+    try:
+        content = content_of(output.render(exec.arguments, value))
+        if output.presentation_meta is not None and exec.parent is None:
+            found = output.presentation_meta(exec.arguments, value)
+            meta = msgspec.UNSET if found is None else clean(freeze(found, "meta"))
+    except Exception as error:
+        raise ToolOutputError(f"{tool} cannot show its value: {error_text(error)}") from error
+    return ToolSuccess(value=value, content=content, meta=meta)
+
+
+def content_of(rendered: str | Blocks) -> Content:
+    """Content blocks as the log takes them: a text becomes one block, everything is frozen and valid Unicode.
+
+    Raises:
+        ToolOutputError: these are no blocks.
+    """
+    if isinstance(rendered, str):
+        rendered = [{"type": "text", "text": str(rendered)}]
+    if not isinstance(rendered, list | tuple):
+        raise ToolOutputError(f"content must be a text or a list of blocks, found {type(rendered).__name__}")
+    try:
+        blocks = clean(freeze(rendered, "content"))
+    except JsonError as error:
+        raise ToolOutputError(f"content is not lossless JSON: {error}") from None
+    for at, block in enumerate(blocks):
+        if not isinstance(block, Mapping) or not isinstance(block.get("type"), str):
+            raise ToolOutputError(f'content[{at}] must be a block with a "type"')
+    return tuple(blocks)
+
+
+def blocked(feedback: Blocks, contexts: tuple[Message, ...]) -> ToolFailure:
+    """The result that a post-execute listener put in place of another one."""
+    content = content_of(feedback)
+    lines = [b["text"] if b["type"] == "text" else f"[{b['type']} content]" for b in content]
+    return ToolFailure(
+        message="\n".join(lines) or EMPTY_FEEDBACK, content=content, additional_contexts=contexts
+    )
+
+
+def settled(result: ToolResult) -> ToolResult:
+    """The result with everything that goes on from here deeply immutable; a failure where it cannot be."""
+    try:
+        return msgspec.structs.replace(
+            result,
+            content=content_of(result.content),
+            meta=result.meta if result.meta is msgspec.UNSET else clean(freeze(result.meta, "meta")),
+            additional_contexts=tuple(
+                clean(freeze(message, "additional context")) for message in result.additional_contexts
+            ),
+        )
+    except Exception as error:
+        return failure_of(ToolOutputError(error_text(error)))

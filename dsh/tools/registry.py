@@ -1,0 +1,229 @@
+"""The `tools` service: what is registered, who sees it, and the way to run a call.
+
+What a plugin registers through its context goes with the plugin. Through the context of a scope (an
+agent's) it belongs to that scope and shadows inherited tools of the same name (`spec/tools.md` §1).
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+import msgspec
+
+from dsh.errors import DshError
+from dsh.kernel import Context, Effect, Service, ServiceKey
+from dsh.session.error import JsonError
+from dsh.session.value import freeze
+from dsh.tools.definition import (
+    MAX_TIMEOUT_MS,
+    RESERVED_NAME,
+    Resources,
+    ToolDefinition,
+    ToolOutput,
+    ToolProjection,
+)
+from dsh.tools.error import ToolRegistrationError
+from dsh.tools.event import TOOLS_CHANGE, ToolsChanged
+from dsh.tools.execution import ToolCall, ToolResult
+from dsh.tools.layer import Guard, Layer, Layers, Restriction
+from dsh.tools.pipeline import Invocation
+from dsh.tools.schema import check_schema
+
+ExecutionMode = Literal["parallel", "exclusive"]
+
+
+class ToolRegistry(Service):
+    """Holds the layers of tools. Implements the `tools` service."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._layers = Layers()
+        super().__init__(ctx)
+
+    # -- registration ----------------------------------------------------------------------------
+
+    def register(self, definition: ToolDefinition) -> Effect:
+        """Make a tool visible to the caller's scope and those inside, until the effect is undone.
+
+        Raises:
+            ToolRegistrationError: the definition is incomplete (INVALID_TOOL), its name is reserved
+                (RESERVED_TOOL) or taken in this very layer (DUPLICATE_TOOL).
+            JsonSchemaError: its output schema leaves the subset.
+        """
+        checked = _checked(definition)
+        own = self._layers.own(self.ctx.scope)
+        if own is not None and checked.name in own.tools:
+            raise ToolRegistrationError(
+                f"tool {checked.name!r} is already registered in this scope", code="DUPLICATE_TOOL"
+            )
+
+        def add(layer: Layer) -> Callable[[], None]:
+            layer.tools[checked.name] = checked
+
+            def remove() -> None:
+                del layer.tools[checked.name]
+
+            return remove
+
+        return self._change(add, f'tools.register("{checked.name}")')
+
+    def restrict(self, *, allow: Iterable[str] | None = None, deny: Iterable[str] | None = None) -> Effect:
+        """Hide inherited tools from the caller's scope and those inside; the scope's own stay visible.
+
+        `allow=[]` hides all of them. Several restrictions add up.
+
+        Raises:
+            ToolRegistrationError: the context has no scope (UNSCOPED), there is neither list
+                (EMPTY_RESTRICTION), or a name that the scope does not inherit (UNKNOWN_TOOL).
+        """
+        scope = self.ctx.scope
+        if scope is None:
+            raise ToolRegistrationError("restrict needs the context of a scope", code="UNSCOPED")
+        if allow is None and deny is None:
+            raise ToolRegistrationError("restrict needs allow or deny", code="EMPTY_RESTRICTION")
+        allowed = None if allow is None else frozenset(allow)
+        denied = frozenset(deny or ())
+        inherited = self._layers.inherited_names(scope)
+        if unknown := sorted(((allowed or frozenset()) | denied) - inherited):
+            raise ToolRegistrationError(
+                f"restrict names tools that this scope does not inherit: {', '.join(unknown)}",
+                code="UNKNOWN_TOOL",
+                hint=f"inherited: {', '.join(sorted(inherited)) or 'none'}",
+            )
+        restriction = Restriction(allowed, denied)
+
+        def add(layer: Layer) -> Callable[[], None]:
+            layer.restrictions.append(restriction)
+            return lambda: layer.restrictions.remove(restriction)
+
+        return self._change(add, "tools.restrict()")
+
+    def guard(self, check: Guard) -> Effect:
+        """Ask `check(exec)` before each call of the caller's scope; a reason denies. It cannot allow."""
+        ctx = self.ctx
+
+        def setup() -> Callable[[], None]:
+            layer = self._layers.open(ctx.scope)
+            layer.guards.append(check)
+
+            def undo() -> None:
+                layer.guards.remove(check)
+                self._layers.close_if_empty(layer)
+
+            return undo
+
+        return ctx.effect(setup, "tools.guard()")
+
+    def _change(self, add: Callable[[Layer], Callable[[], None]], label: str) -> Effect:
+        ctx = self.ctx
+
+        def setup() -> Callable[[], None]:
+            layer = self._layers.open(ctx.scope)
+            remove = add(layer)
+
+            def undo() -> None:
+                remove()
+                self._layers.close_if_empty(layer)
+                self.owner_ctx.emit(TOOLS_CHANGE, ToolsChanged(layer.key))
+
+            try:
+                self.owner_ctx.emit(TOOLS_CHANGE, ToolsChanged(layer.key))
+            except BaseException:
+                remove()
+                self._layers.close_if_empty(layer)
+                raise
+            return undo
+
+        return ctx.effect(setup, label)
+
+    # -- look-up ---------------------------------------------------------------------------------
+
+    def get(self, name: str, scope: object | None = None) -> ToolDefinition | None:
+        """The tool of that name as `scope` (an agent) sees it; without a scope, the global one."""
+        return self._layers.find(name, scope)
+
+    def schemas(self, scope: object | None = None) -> tuple[ToolProjection, ...]:
+        """What a model is told of the tools that `scope` sees, sorted by name. Immutable."""
+        return tuple(
+            ToolProjection(tool.name, tool.description, tool.parameters)
+            for tool in self._layers.visible(scope).values()
+        )
+
+    def guards(self, scope: object | None = None) -> list[Guard]:
+        """The guards that a call from `scope` passes, in order."""
+        return self._layers.guards(scope)
+
+    def resources(self, call: ToolCall) -> Resources | None:
+        """What the call may touch; None means that it must run alone.
+
+        Anything unclear is exclusive: an unknown tool, a function that raises or answers something else.
+        """
+        definition = self.get(call.name, call.agent)
+        try:
+            if definition is None:
+                return None
+            if definition.resources is not None:
+                touched = definition.resources(call.arguments, call)
+                return touched if isinstance(touched, Resources) else None
+            safe = definition.is_concurrency_safe
+            return Resources() if safe is not None and safe(call.arguments) is True else None
+        except Exception:
+            return None
+
+    def execution_mode(self, call: ToolCall) -> ExecutionMode:
+        """Whether the call may overlap with any other at all."""
+        return "exclusive" if self.resources(call) is None else "parallel"
+
+    # -- running ---------------------------------------------------------------------------------
+
+    def begin(self, call: ToolCall) -> Invocation:
+        """Take a call up; its stages are the caller's to drive."""
+        return Invocation(self, call)
+
+    async def run(self, call: ToolCall) -> ToolResult:
+        """Take a call through all stages."""
+        invocation = self.begin(call)
+        await invocation.prepare()
+        await invocation.dispatch()
+        return await invocation.finalize()
+
+
+TOOLS: ServiceKey[ToolRegistry] = ServiceKey("tools")
+ToolRegistry.provide = TOOLS
+
+
+def _checked(found: Any) -> ToolDefinition:
+    """The definition with its schemas checked and frozen. Nothing is believed of what plugins hand in."""
+
+    def refuse(problem: str, code: str = "INVALID_TOOL") -> DshError:
+        return ToolRegistrationError(f"tool {found.name!r}: {problem}", code=code)
+
+    if not isinstance(found, ToolDefinition):
+        raise ToolRegistrationError(
+            f"register takes a ToolDefinition, found {type(found).__name__}", code="INVALID_TOOL"
+        )
+    texts: tuple[Any, ...] = (found.name, found.description)
+    if not all(isinstance(text, str) for text in texts) or not found.name:
+        raise refuse("name and description must be texts")
+    if found.name == RESERVED_NAME:
+        raise refuse("this name is reserved", "RESERVED_TOOL")
+    output: Any = found.output
+    if not isinstance(output, ToolOutput) or not callable(output.render):
+        raise refuse("output must be a ToolOutput with a render function")
+    if not callable(found.execute):
+        raise refuse("execute must be a coroutine function")
+    limit = found.timeout_ms
+    if limit is not None and limit is not msgspec.UNSET:
+        is_number = type(limit) in (int, float) and math.isfinite(limit)
+        if not is_number or not 0 < limit <= MAX_TIMEOUT_MS:
+            raise refuse(f"timeout_ms must be a number from 1 to {MAX_TIMEOUT_MS}, found {limit!r}")
+    check_schema(found.output.schema, where=f"output of tool {found.name!r}")
+    try:
+        parameters = freeze(found.parameters, "parameters")
+        schema = freeze(found.output.schema, "output schema")
+    except JsonError as error:
+        raise refuse(str(error)) from None
+    if not isinstance(parameters, dict):
+        raise refuse("parameters must be a JSON Schema object")
+    return msgspec.structs.replace(
+        found, parameters=parameters, output=msgspec.structs.replace(found.output, schema=schema)
+    )
