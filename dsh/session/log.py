@@ -1,0 +1,424 @@
+"""The session: an append-only log in memory, and what is folded from it as it grows.
+
+State: the entries (events and packed runs of deltas), the surface, the open turn and step, the last event of
+each type, and the derived messages. Appending is synchronous and either changes nothing or commits exactly
+one event (`spec/session-log.md` §6).
+"""
+
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, cast
+
+from dsh.session.chunk import Chunk, ReasoningDelta, TextDelta, ToolCallDelta, chunk_to_json
+from dsh.session.chunk_row import ChunkRun, Entry, RunKind
+from dsh.session.envelope import check_envelope
+from dsh.session.error import InvalidEvent, ReentrantAppend
+from dsh.session.event import SessionEvent
+from dsh.session.header import SessionHeader, canonical_header
+from dsh.session.message import Message
+from dsh.session.relations import Relations
+from dsh.session.surface import Plan, SurfaceState
+from dsh.session.value import EMPTY, FrozenDict, JsonObject, JsonValue, freeze, safe_int
+from dsh.session.vocabulary import check_payload, check_retired, is_known
+
+END_SEED = "session/end-seed"
+Clock = Callable[[], int]
+"""Wall clock in epoch milliseconds."""
+
+
+def now_ms() -> int:
+    """The wall clock in epoch milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+class Session:
+    """One conversation and its log. Build it fresh, from a seed (`seeded`), or with `restore.py`."""
+
+    __slots__ = (
+        "__weakref__",
+        "_clock",
+        "_derived",
+        "_derived_generation",
+        "_derived_nodes",
+        "_derived_tuple",
+        "_entries",
+        "_folded_header",
+        "_last",
+        "_length",
+        "_publishing",
+        "_relations",
+        "_run",
+        "_starts",
+        "_surface",
+        "first_live_seq",
+        "header",
+        "id",
+        "on_append",
+    )
+
+    def __init__(self, header: SessionHeader, *, clock: Clock = now_ms) -> None:
+        self.id = header.id
+        self.header = header
+        self.first_live_seq = 0
+        """How many events were there when this process built the object."""
+        self.on_append: Callable[[int, SessionEvent | None], None] | None = None
+        """Set by the store: called after each commit with the seq and the event, or None for a delta."""
+        self._clock = clock
+        self._entries: list[Entry] = []
+        self._starts: list[int] = []
+        self._length = 0
+        self._run: ChunkRun | None = None
+        self._publishing = False
+        self._surface = SurfaceState()
+        self._relations = Relations()
+        self._last: dict[str, SessionEvent] = {}
+        self._folded_header: tuple[SessionEvent, FrozenDict] | None = None
+        self._derived: list[Message] = []
+        self._derived_tuple: tuple[Message, ...] = ()
+        self._derived_nodes = 0
+        self._derived_generation = 0
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id} length {self._length}>"
+
+    @classmethod
+    def seeded(
+        cls, header: SessionHeader, seed: Iterable[JsonObject | Entry], *, clock: Clock = now_ms
+    ) -> "Session":
+        """A session that begins with given events, and marks their end.
+
+        Raises:
+            InvalidEvent, JsonError: a seed event breaks a rule; the message holds its index.
+        """
+        session = cls(header, clock=clock)
+        for index, entry in enumerate(seed):
+            try:
+                session.load(entry)
+            except InvalidEvent as error:
+                error.message = f"invalid seed event at index {index}: {error.message}"
+                raise
+        session.end_seed()
+        return session
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    @property
+    def length(self) -> int:
+        """The number of events, which is the seq of the next one."""
+        return self._length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def event(self, seq: int) -> SessionEvent:
+        """The event with this seq.
+
+        Raises:
+            IndexError: there is none.
+        """
+        if not 0 <= seq < self._length:
+            raise IndexError(f"session {self.id} has no event {seq}, its length is {self._length}")
+        entry = self._entries[bisect_right(self._starts, seq) - 1]
+        return entry.event(seq - entry.seq0) if isinstance(entry, ChunkRun) else entry
+
+    def entries(self, start: int = 0) -> list[Entry]:
+        """Everything from seq `start` on, packed as it is held; what is handed out never grows."""
+        if start >= self._length:
+            return []
+        first = bisect_right(self._starts, start) - 1
+        out = self._entries[first:]
+        head = out[0]
+        if isinstance(head, ChunkRun) and (start > head.seq0 or head is self._run):
+            out[0] = head.slice(start - head.seq0)
+        if len(out) > 1 and out[-1] is self._run:
+            out[-1] = self._run.slice(0)
+        return out
+
+    def events(self, start: int = 0, stop: int | None = None) -> Iterator[SessionEvent]:
+        """The events from seq `start` up to `stop` as they are now, packed runs expanded one by one."""
+        stop = self._length if stop is None else min(stop, self._length)
+        position = bisect_right(self._starts, start) - 1
+        while start < stop:
+            entry = self._entries[position]
+            position += 1
+            if isinstance(entry, ChunkRun):
+                yield from entry.events(start - entry.seq0, min(stop, entry.stop) - entry.seq0)
+                start = min(stop, self._starts[position]) if position < len(self._starts) else stop
+            else:
+                yield entry
+                start += 1
+
+    def select(self, *types: str, start: int = 0) -> Iterator[SessionEvent]:
+        """The events of some types from seq `start` on; packed deltas are passed over unseen."""
+        wanted = frozenset(types)
+        position = max(bisect_right(self._starts, start) - 1, 0)
+        for entry in self._entries[position:]:
+            if isinstance(entry, SessionEvent) and entry.type in wanted and entry.seq >= start:
+                yield entry
+
+    def last(self, kind: str) -> SessionEvent | None:
+        """The last event of a type, packed deltas not counted; how whole-value events are read."""
+        return self._last.get(kind)
+
+    # -- folds -----------------------------------------------------------------------------------
+
+    @property
+    def last_turn(self) -> int:
+        """Number of the last turn started, 0 before the first."""
+        return self._relations.last_turn
+
+    @property
+    def open_turn(self) -> int | None:
+        """Number of the turn that has no end yet."""
+        return self._relations.open_turn
+
+    @property
+    def open_step(self) -> int | None:
+        """Number of the step that has no end yet."""
+        return self._relations.open_step
+
+    @property
+    def surface_nodes(self) -> tuple[int, ...]:
+        """The seqs that the model sees, in model order."""
+        return tuple(self._surface.nodes)
+
+    @property
+    def replace_generation(self) -> int:
+        """How many replacements have been committed."""
+        return self._surface.generation
+
+    @property
+    def request_header(self) -> FrozenDict | None:
+        """The canonical form of the last `request/header`, None before the first."""
+        event = self._last.get("request/header")
+        if event is None:
+            return None
+        if self._folded_header is None or self._folded_header[0] is not event:
+            self._folded_header = event, canonical_header(event.data["header"])
+        return self._folded_header[1]
+
+    @property
+    def request_context(self) -> FrozenDict | None:
+        """The payload of the last `request/context`, None before the first."""
+        event = self._last.get("request/context")
+        return None if event is None else cast(FrozenDict, event.data)
+
+    def derive_messages(self) -> tuple[Message, ...]:
+        """The messages the model sees, verbatim. Costs as much as there are new ones."""
+        surface = self._surface
+        if self._derived_generation != surface.generation:
+            self._derived.clear()
+            self._derived_nodes = 0
+            self._derived_generation = surface.generation
+        elif self._derived_nodes == len(surface.nodes):
+            return self._derived_tuple
+        for position in range(self._derived_nodes, len(surface.nodes)):
+            message = project(self.event(surface.nodes[position]))
+            if message is not None:
+                self._derived.append(message)
+        self._derived_nodes = len(surface.nodes)
+        self._derived_tuple = tuple(self._derived)
+        return self._derived_tuple
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def append(
+        self,
+        kind: str,
+        data: JsonValue,
+        *,
+        surface: str | JsonObject | None = None,
+        sources: Sequence[int] | None = None,
+        ignorable: bool = False,
+    ) -> SessionEvent:
+        """Commit one event and tell the observers.
+
+        Args:
+            surface: `"append"` or `{"op": "replace", "start", "end"}`; needed on surface types only.
+            sources: `sourceEventSeqs`, the earlier events this one was made from; surface types only.
+            ignorable: readers that do not know the type may pass over it; for purely informational records.
+
+        Raises:
+            JsonError: `data` is not lossless JSON.
+            InvalidEvent: unknown type, wrong payload, or it does not fit the open turn, step or surface.
+            ReentrantAppend: called from an observer of another append to this session.
+        """
+        frozen = freeze(data, f"{kind}: data")
+        check_retired(kind, frozen)
+        if self._publishing:
+            raise self._reentrant(kind)
+        if kind == END_SEED:
+            raise InvalidEvent(f"{END_SEED} is written by the construction of a session only")
+        if not ignorable and not is_known(kind):
+            raise InvalidEvent(
+                f"{kind!r} is no known event type, and a log that held it could not be read again; "
+                "register the type or append it as ignorable"
+            )
+        check_payload(kind, frozen)
+        keys: dict[str, Any] = {}
+        if surface is not None:
+            keys["surfaceOp"] = surface
+        if sources is not None:
+            keys["sourceEventSeqs"] = sources
+        plan = self._surface.plan(kind, self._length, frozen, keys, self.event)
+        event = SessionEvent(
+            kind, self._length, self._clock(), frozen, plan.sources, plan.surface, bool(ignorable)
+        )
+        self._relations.check(event)
+        self._commit(event, plan)
+        if self.on_append is not None:
+            self._publish(event.seq, event)
+        return event
+
+    def append_chunk(self, turn: int, step: int, chunk: Chunk) -> int:
+        """Commit one piece of a streamed reply and answer its seq; deltas join the open run.
+
+        Raises:
+            InvalidEvent: the turn or step is not open, or a field has the wrong type.
+            ReentrantAppend: called from an observer of another append to this session.
+        """
+        name: str | None = None
+        call_id: str | None = None
+        kind: RunKind
+        if isinstance(chunk, TextDelta):
+            kind, text = "text", chunk.text
+        elif isinstance(chunk, ReasoningDelta):
+            kind, text = "reasoning", chunk.text
+        elif isinstance(chunk, ToolCallDelta):
+            kind, text, call_id = "tool-call", chunk.arguments_delta, chunk.id
+            name = chunk.name if type(chunk.name) is str else None
+        else:
+            data = {"turn": turn, "step": step, "chunk": chunk_to_json(chunk)}
+            return self.append("assistant/chunk", data).seq
+        if self._publishing:
+            raise self._reentrant("assistant/chunk")
+        relations = self._relations
+        if turn != relations.open_turn or step != relations.open_step or type(text) is not str:
+            relations.check_step("assistant/chunk", turn, step)
+            raise InvalidEvent(f"assistant/chunk: the text of a delta is a string, found {text!r:.60}")
+        at = self._clock()
+        seq = self._length
+        run = self._run
+        if (
+            run is not None
+            and run.kind == kind
+            and run.index == chunk.index
+            and run.step == step
+            and run.turn == turn
+            and run.call_id == call_id
+            and run.name == name
+        ):
+            run.dt.append(at - run.last_time)
+            run.texts.append(text)
+            run.last_time = at
+        else:
+            self._open_run(
+                ChunkRun(kind, seq, (at, at), (turn, step, chunk.index), [], [text], call_id, name)
+            )
+        self._length = seq + 1
+        if self.on_append is not None:
+            self._publish(seq, None)
+        return seq
+
+    def _open_run(self, run: ChunkRun) -> None:
+        numbers = (run.turn, run.step, run.index)
+        if set(map(type, numbers)) != {int} or (run.kind == "tool-call" and type(run.call_id) is not str):
+            raise InvalidEvent(f"assistant/chunk: turn, step and index are integers, found {numbers!r}")
+        self._entries.append(run)
+        self._starts.append(run.seq0)
+        self._run = run
+
+    def _commit(self, event: SessionEvent, plan: Plan) -> None:
+        self._surface.commit(event.seq, plan)
+        self._relations.advance(event)
+        self._run = None
+        self._entries.append(event)
+        self._starts.append(event.seq)
+        self._length = event.seq + 1
+        self._last[event.type] = event
+
+    def _publish(self, seq: int, event: SessionEvent | None) -> None:
+        hook = self.on_append
+        if hook is None:
+            return
+        self._publishing = True
+        try:
+            hook(seq, event)
+        finally:
+            self._publishing = False
+
+    def _reentrant(self, kind: str) -> ReentrantAppend:
+        return ReentrantAppend(
+            f"{kind}: session {self.id} is publishing an event",
+            hint="append from a later turn of the event loop (call_soon)",
+        )
+
+    # -- building --------------------------------------------------------------------------------
+
+    def load(self, entry: JsonObject | Entry) -> None:
+        """Add one event of a seed or a stored log: envelope, payload, seq and surface are checked.
+
+        Turn and step are not: a log that its own writer let stand can be read. Nobody is told.
+
+        Raises:
+            InvalidEvent, JsonError: the event breaks a rule.
+        """
+        if isinstance(entry, ChunkRun):
+            self._check_seq("assistant/chunk", entry.seq0)
+            self._entries.append(entry)
+            self._starts.append(entry.seq0)
+            self._length = entry.stop
+            return
+        stored = entry.to_json() if isinstance(entry, SessionEvent) else entry
+        stored = check_envelope(stored)
+        kind: str = stored["type"]
+        data = freeze(stored["data"], f"{kind}: data", stored=True)
+        check_payload(kind, data)
+        check_retired(kind, data)
+        seq: Any = safe_int(stored["seq"])
+        self._check_seq(kind, seq)
+        plan = self._surface.plan(kind, seq, data, stored, self.event)
+        if not isinstance(entry, SessionEvent):
+            at: Any = safe_int(stored["time"])
+            entry = SessionEvent(kind, seq, at, data, plan.sources, plan.surface, "ignorable" in stored)
+        self._commit(entry, plan)
+
+    def _check_seq(self, kind: str, seq: int) -> None:
+        if seq != self._length:
+            raise InvalidEvent(f"{kind}: seq {seq} is not contiguous, {self._length} comes next")
+
+    def end_seed(self) -> None:
+        """Mark the end of what was given, once; the log goes live after it."""
+        self.first_live_seq = self._length
+        last = self._entries[-1] if self._entries else None
+        if not (isinstance(last, SessionEvent) and last.type == END_SEED):
+            self._commit(SessionEvent(END_SEED, self._length, self._clock(), EMPTY), Plan(None, None))
+
+    def copy(self, *, clock: Clock = now_ms) -> "Session":
+        """An independent session with the same log; what is immutable is shared."""
+        made = Session(self.header, clock=clock)
+        made.first_live_seq = self.first_live_seq
+        made._entries = self.entries()
+        made._starts = list(self._starts)
+        made._length = self._length
+        made._surface = self._surface.copy()
+        made._relations = self._relations.copy()
+        made._last = dict(self._last)
+        return made
+
+
+def project(event: SessionEvent) -> Message | None:
+    """The message that an event puts before the model, if any.
+
+    An assistant message without content only carries usage and is not shown.
+    """
+    match event.type:
+        case "user/message":
+            return cast(Message, event.data)
+        case "tool/result":
+            return cast(Message, event.data["message"])
+        case "assistant/message":
+            message = event.data["message"]
+            return cast(Message, message) if message["content"] else None
+    return None

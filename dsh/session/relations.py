@@ -1,0 +1,129 @@
+"""Turns, steps and tool calls: which event may follow which (`spec/session-log.md` §10).
+
+`check` looks at a candidate and changes nothing; `advance` is called once the event is in the log. Restored
+logs are only advanced: their own writer let them stand, and a strict reader would lock people out.
+"""
+
+from typing import Any
+
+from dsh.session.error import InvalidEvent
+from dsh.session.event import SessionEvent
+from dsh.session.value import FrozenDict, safe_int
+
+_IN_STEP = frozenset({"step/end", "assistant/chunk", "assistant/message", "tool/call"})
+_IN_TURN = frozenset({"todo/write", "request/header", "request/context"})
+
+
+class Relations:
+    """Where the log stands: the open turn and step, and the calls of the step that wait for a result."""
+
+    __slots__ = ("last_step", "last_turn", "open_step", "open_turn", "pending")
+
+    def __init__(self) -> None:
+        self.last_turn = 0
+        """Number of the last turn started; 0 before the first."""
+        self.open_turn: int | None = None
+        self.open_step: int | None = None
+        self.last_step = 0
+        """Number of the last step started in the open turn."""
+        self.pending: set[str] = set()
+
+    def copy(self) -> "Relations":
+        """An independent state with the same contents."""
+        made = Relations()
+        for name in self.__slots__:
+            setattr(made, name, getattr(self, name))
+        made.pending = set(self.pending)
+        return made
+
+    def check(self, event: SessionEvent) -> None:
+        """Refuse a candidate that does not fit here.
+
+        Raises:
+            InvalidEvent: the message says what is open and what the candidate names.
+        """
+        kind, data = event.type, event.data
+        if kind in _IN_STEP:
+            self.check_step(kind, _number(data, "turn"), _number(data, "step"))
+        elif kind == "turn/start":
+            self._check_turn_start(_number(data, "turn"))
+        elif kind == "turn/end":
+            if self.open_turn is None or _number(data, "turn") != self.open_turn:
+                raise InvalidEvent(f"turn/end names turn {_shown(data, 'turn')}, open is {self.open_turn}")
+            if self.open_step is not None:
+                raise InvalidEvent(f"turn/end while step {self.open_step} of turn {self.open_turn} is open")
+        elif kind == "step/start":
+            self._check_step_start(data)
+        elif kind == "tool/result":
+            self._check_result(event)
+        elif kind in _IN_TURN and self.open_turn is None:
+            raise InvalidEvent(f"{kind} needs an open turn")
+
+    def check_step(self, kind: str, turn: int | None, step: int | None) -> None:
+        """Refuse an event that does not name the open turn and step."""
+        if self.open_step is None or turn != self.open_turn or step != self.open_step:
+            raise InvalidEvent(
+                f"{kind} names turn {turn} step {step}, open is turn {self.open_turn} step {self.open_step}"
+            )
+
+    def _check_turn_start(self, turn: int | None) -> None:
+        if self.open_turn is not None:
+            raise InvalidEvent(f"turn/start while turn {self.open_turn} is open")
+        if turn != self.last_turn + 1:
+            raise InvalidEvent(f"turn/start: turn {self.last_turn + 1} comes next, found {turn}")
+
+    def _check_step_start(self, data: Any) -> None:
+        if self.open_turn is None or _number(data, "turn") != self.open_turn:
+            raise InvalidEvent(f"step/start names turn {_shown(data, 'turn')}, open is {self.open_turn}")
+        if self.open_step is not None:
+            raise InvalidEvent(f"step/start while step {self.open_step} of turn {self.open_turn} is open")
+        if _number(data, "step") != self.last_step + 1:
+            raise InvalidEvent(
+                f"step/start: step {self.last_step + 1} comes next, found {_shown(data, 'step')}"
+            )
+
+    def _check_result(self, event: SessionEvent) -> None:
+        if event.surface != "append":
+            if self.open_turn is None:
+                raise InvalidEvent("a tool/result replacement needs an open turn")
+            return
+        data = event.data
+        self.check_step("tool/result", _number(data, "turn"), _number(data, "step"))
+        call_id = data["message"]["source"]["callId"]
+        error = data.get("error")
+        started = isinstance(error, FrozenDict) and error.get("code") == "TOOL_NOT_STARTED"
+        if call_id not in self.pending and not started:
+            raise InvalidEvent(f"tool/result: no tool/call of this step waits for {call_id!r}")
+
+    def advance(self, event: SessionEvent) -> None:
+        """Take a committed event into account."""
+        match event.type:
+            case "turn/start":
+                self.open_turn = _number(event.data, "turn")
+                self.last_turn = self.open_turn or self.last_turn
+                self.open_step, self.last_step = None, 0
+                self.pending.clear()
+            case "turn/end":
+                self.open_turn = self.open_step = None
+                self.pending.clear()
+            case "step/start":
+                self.open_step = _number(event.data, "step")
+                self.last_step = self.open_step or self.last_step
+                self.pending.clear()
+            case "step/end":
+                self.open_step = None
+                self.pending.clear()
+            case "tool/call":
+                call_id = event.data.get("callId") if isinstance(event.data, FrozenDict) else None
+                if type(call_id) is str:
+                    self.pending.add(call_id)
+            case "tool/result":
+                self.pending.discard(event.data["message"]["source"]["callId"])
+
+
+def _number(data: Any, key: str) -> int | None:
+    return safe_int(data.get(key)) if isinstance(data, FrozenDict) else None
+
+
+def _shown(data: Any, key: str) -> str:
+    return f"{data.get(key) if isinstance(data, FrozenDict) else None!r}"[:60]

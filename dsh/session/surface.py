@@ -1,0 +1,175 @@
+"""The surface: which events the model sees, in order, and how a new event joins or replaces some.
+
+One planner serves live appends, seeds and restored logs, so that they cannot disagree. A plan is made on the
+candidate and changes nothing; `commit` applies it (`spec/session-log.md` §7).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from dsh.session.error import SurfaceError
+from dsh.session.event import SURFACE_TYPES, SessionEvent, Surface
+from dsh.session.value import MAX_SAFE_INT, FrozenDict, JsonObject, freeze, json_equal, safe_int
+
+Lookup = Callable[[int], SessionEvent]
+"""The committed event with a seq."""
+
+
+class Plan:
+    """What one valid candidate does: its checked surface keys, and the nodes it takes the place of."""
+
+    __slots__ = ("shadowed", "sources", "surface")
+
+    def __init__(
+        self,
+        sources: tuple[int, ...] | None,
+        surface: Surface | None,
+        shadowed: tuple[int, int] | None = None,
+    ) -> None:
+        self.sources = sources
+        self.surface = surface
+        self.shadowed = shadowed
+        """First and last position in `nodes`, both included; None where nothing is replaced."""
+
+
+LOG_ONLY = Plan(None, None)
+"""The plan of every event that is not of a surface type."""
+
+
+class SurfaceState:
+    """The seqs that the model sees now, in model order, and how often some were replaced."""
+
+    __slots__ = ("generation", "nodes")
+
+    def __init__(self) -> None:
+        self.nodes: list[int] = []
+        self.generation = 0
+
+    def copy(self) -> "SurfaceState":
+        """An independent state with the same contents."""
+        made = SurfaceState()
+        made.nodes, made.generation = list(self.nodes), self.generation
+        return made
+
+    def plan(self, kind: str, seq: int, data: Any, keys: JsonObject, lookup: Lookup) -> Plan:
+        """Check a candidate against all rules of the surface.
+
+        Args:
+            keys: holds `surfaceOp` and `sourceEventSeqs` exactly where the candidate has them.
+
+        Raises:
+            SurfaceError: the first rule that is broken, in the order of the specification.
+        """
+        if kind not in SURFACE_TYPES:
+            return _log_only(kind, keys)
+        surface = _operation(kind, keys)
+        span = None if surface == "append" else self._span(surface)
+        sources = _sources(kind, seq, keys)
+        if span is not None:
+            self._check_replacement(kind, data, span, sources, lookup)
+        return Plan(sources, surface, span)
+
+    def commit(self, seq: int, plan: Plan) -> None:
+        """Apply a plan of this very state."""
+        if plan.shadowed is not None:
+            first, last = plan.shadowed
+            self.nodes[first : last + 1] = [seq]
+            self.generation += 1
+        elif plan.surface is not None:
+            self.nodes.append(seq)
+
+    def _span(self, surface: Any) -> tuple[int, int]:
+        ends = []
+        for rule, key in ((7, "start"), (8, "end")):
+            try:
+                ends.append(self.nodes.index(surface[key]))
+            except ValueError:
+                raise SurfaceError(rule, f"replace: {key} {surface[key]} is not on the surface") from None
+        if ends[0] > ends[1]:
+            raise SurfaceError(9, f"replace: {surface['start']} stands after {surface['end']} on the surface")
+        return ends[0], ends[1]
+
+    def _check_replacement(
+        self, kind: str, data: Any, span: tuple[int, int], sources: tuple[int, ...] | None, lookup: Lookup
+    ) -> None:
+        shadowed = self.nodes[span[0] : span[1] + 1]
+        missing = sorted(set(shadowed) - set(sources or ()))
+        if missing:
+            raise SurfaceError(
+                15, f"replace: sourceEventSeqs must cite every replaced event, missing {missing}"
+            )
+        if kind != "tool/result":
+            return
+        if len(shadowed) != 1:
+            raise SurfaceError(16, f"a tool/result replaces exactly one event, not {len(shadowed)}")
+        target = lookup(shadowed[0])
+        if target.type != "tool/result":
+            raise SurfaceError(17, f"a tool/result replaces a tool/result, seq {target.seq} is {target.type}")
+        if not json_equal(_without_content(target.data), _without_content(data)):
+            raise SurfaceError(18, f"a tool/result replacement of seq {target.seq} changes more than content")
+
+
+def check_keys(kind: str, seq: int, keys: JsonObject) -> Plan:
+    """The rules that need no other event: for readers of a part of a log.
+
+    Raises:
+        SurfaceError: the first rule that is broken.
+    """
+    if kind not in SURFACE_TYPES:
+        return _log_only(kind, keys)
+    surface = _operation(kind, keys)
+    return Plan(_sources(kind, seq, keys), surface)
+
+
+def _log_only(kind: str, keys: JsonObject) -> Plan:
+    for rule, key in ((2, "surfaceOp"), (3, "sourceEventSeqs")):
+        if key in keys:
+            raise SurfaceError(rule, f"{kind} is not a surface type and cannot carry {key}")
+    return LOG_ONLY
+
+
+def _operation(kind: str, keys: JsonObject) -> Surface:
+    if "surfaceOp" not in keys:
+        raise SurfaceError(4, f"{kind} needs a surfaceOp")
+    given = keys["surfaceOp"]
+    if type(given) is str and given == "append":
+        return "append"
+    if type(given) is not dict and type(given) is not FrozenDict:
+        raise SurfaceError(5, f'{kind}: surfaceOp is "append" or a replace object, found {given!r:.60}')
+    start, end = safe_int(given.get("start")), safe_int(given.get("end"))
+    if given.keys() != {"op", "start", "end"} or given["op"] != "replace" or start is None or end is None:
+        raise SurfaceError(6, f"{kind}: replace is exactly op, start, end, found {dict(given)!r:.100}")
+    if start < 0 or end < 0:
+        raise SurfaceError(6, f"{kind}: replace needs start and end from 0, found {start} and {end}")
+    frozen: FrozenDict = freeze({"op": "replace", "start": start, "end": end}, "surfaceOp")
+    return frozen
+
+
+def _sources(kind: str, seq: int, keys: JsonObject) -> tuple[int, ...] | None:
+    if "sourceEventSeqs" not in keys:
+        return None
+    given = keys["sourceEventSeqs"]
+    if type(given) is not list and type(given) is not tuple:
+        raise SurfaceError(10, f"{kind}: sourceEventSeqs is an array, found {type(given).__name__}")
+    if not given:
+        if kind != "assistant/message":
+            raise SurfaceError(11, f"{kind}: sourceEventSeqs must not be empty")
+        return ()
+    seqs: Any = tuple(given) if set(map(type, given)) == {int} else tuple(map(safe_int, given))
+    if None in seqs or min(seqs) < 0 or max(seqs) > MAX_SAFE_INT:
+        raise SurfaceError(12, f"{kind}: sourceEventSeqs holds safe integers from 0")
+    if len(set(seqs)) != len(seqs):
+        raise SurfaceError(13, f"{kind}: sourceEventSeqs holds a seq twice")
+    if max(seqs) >= seq:
+        raise SurfaceError(
+            14, f"{kind}: sourceEventSeqs must reference earlier events: {max(seqs)} >= current seq {seq}"
+        )
+    checked: tuple[int, ...] = seqs
+    return checked
+
+
+def _without_content(data: JsonObject) -> dict[str, Any]:
+    """A tool result's payload with the one part blanked that a replacement may change."""
+    message = data["message"]
+    blank = {**message["content"][0], "content": None}
+    return {**data, "message": {**message, "content": (blank,)}}
