@@ -1,0 +1,206 @@
+"""Does one task: makes an agent, gives it the task, waits until all is quiet, flushes, prints the answer.
+
+The order is the point: the log is durable before a word is printed, and the end is asked for after the
+answer is out (`spec/front-ends.md` §1.3, §13).
+"""
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import msgspec
+
+from dsh.agent.contract import AGENT_REQUEST, Agent, AgentOptions, CancelCause, CreateAgent, RequestSeed
+from dsh.agent.default_model import DEFAULT_MODEL, ModelSelection
+from dsh.agent.registry import AGENTS
+from dsh.capabilities.launch import APP_EXIT, APP_INTERRUPT, APP_OUTPUT, BOOT, AppOutput, Interrupt
+from dsh.composition.home import home_label
+from dsh.errors import CredentialError, DshError
+from dsh.kernel import CancelToken, Context
+from dsh.llm.failure import CREDENTIAL_CODES
+from dsh.llm.request import LlmCallConfig
+from dsh.session.chunk_row import ChunkRun
+from dsh.session.event import SessionEvent
+from dsh.session.message import user_message
+from dsh.session.store import SESSIONS
+
+inject = [BOOT, APP_EXIT, APP_OUTPUT, AGENTS, SESSIONS, DEFAULT_MODEL]
+
+GRACE_S = 8.0
+"""How long a cancelled agent may take to become idle; a tool body has 5 s of it (`design.md` §10.3)."""
+FAILED = 1
+
+
+class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
+    """Options of the `headless-runner` row."""
+
+    task: str
+    """What to do; the headless bundle takes it from `headlessStartup`."""
+
+
+class Outcome(NamedTuple):
+    """What an idle-to-idle interval of a log came to."""
+
+    text: str
+    reason: dict[str, Any] | None
+    """The `turn/end` reason of the last turn; None where no turn ended."""
+
+
+def fold_outcome(entries: Iterable[SessionEvent | ChunkRun]) -> Outcome:
+    """The last assistant text that is not empty, and how the last turn ended.
+
+    Nothing before the first `turn/start` counts. A message without text (tool calls, reasoning) leaves
+    the earlier text standing; text blocks are joined without a separator (`spec/front-ends.md` §1.4).
+    """
+    text, reason, has_begun = "", None, False
+    for entry in entries:
+        if isinstance(entry, ChunkRun):
+            continue
+        if entry.type == "turn/start":
+            has_begun = True
+        elif has_begun and entry.type == "assistant/message":
+            blocks = entry.data["message"]["content"]
+            text = "".join(block["text"] for block in blocks if block["type"] == "text") or text
+        elif has_begun and entry.type == "turn/end":
+            reason = entry.data["reason"]
+    return Outcome(text, reason)
+
+
+def judge(outcome: Outcome) -> tuple[int, str | None]:
+    """The exit code, and the line for standard error where there is something to say."""
+    reason = outcome.reason
+    if reason is None:
+        return FAILED, "dsh: the task was never taken up: no turn ran"
+    match reason["kind"]:
+        case "completed":
+            return 0, None
+        case "error":
+            return _judge_error(reason["error"])
+        case "max-tokens":
+            return FAILED, "dsh: the answer is cut off: the model reached its limit of output tokens"
+        case "blocked":
+            return FAILED, "dsh: the task was refused before the model was asked"
+        case kind:
+            return FAILED, f"dsh: the turn ended {kind}{_because(reason.get('reason'))}"
+
+
+def _judge_error(error: dict[str, Any]) -> tuple[int, str]:
+    code, message = error["code"], " ".join(str(error["message"]).split())
+    line = f"dsh: {code}: {message}"
+    if code not in CREDENTIAL_CODES:
+        return FAILED, line
+    remedy = (
+        f"export a valid key or put it into {home_label()}/.credentials.yaml; "
+        'without one: dsh --profile demo "Run: echo hello"'
+    )
+    return CredentialError.exit_code, f"{line.rstrip('.')}; {remedy}"
+
+
+def _because(cause: Any) -> str:
+    return f" ({cause.get('reason') or cause['kind']})" if cause else ""
+
+
+class Run:
+    """The one task of this process, from the passed audit to the request for the end."""
+
+    def __init__(self, ctx: Context, task: str) -> None:
+        self._ctx, self._task = ctx, task
+        self._output: AppOutput = ctx.use(APP_OUTPUT)
+        self._agent: Agent | None = None
+        self._interrupt: Interrupt | None = None
+        self._interrupted = asyncio.Event()
+        self._token = CancelToken()
+        self._is_over = False
+
+    async def main(self) -> None:
+        """Do the task and ask for the end, with whatever code it has come to."""
+        await self._ctx.use(BOOT).ready()
+        try:
+            code = await self._do()
+        except Exception as error:
+            code = self._say(error)
+        self._is_over = True
+        self._ctx.use(APP_EXIT)(self._interrupt.exit_code if self._interrupt else code)
+
+    def interrupt(self, interrupt: Interrupt) -> bool:
+        """A signal: cancel the turn and let the run end in order. False once there is nothing to end."""
+        if self._is_over:
+            return False
+        self._interrupt = self._interrupt or interrupt
+        self._interrupted.set()
+        if self._agent is None:
+            self._token.cancel(dict(interrupt.cause))
+        else:
+            self._agent.cancel(cast(CancelCause, dict(interrupt.cause)))
+        return True
+
+    async def _do(self) -> int:
+        sessions = self._ctx.use(SESSIONS)
+        agent = await self._create(self._ctx.use(DEFAULT_MODEL).current_selection())
+        await self._idle(agent)
+        first = agent.session.length
+        if not self._interrupted.is_set():
+            agent.followup(user_message(self._task))
+            await self._idle(agent)
+        await sessions.flush(agent.session)
+        outcome = fold_outcome(agent.session.entries(first))
+        self._output.answer(outcome.text + "\n")
+        code, line = judge(outcome)
+        if line is not None and self._interrupt is None:
+            self._output.notice(line)
+        return code
+
+    async def _create(self, selection: ModelSelection) -> Agent:
+        handle = await self._ctx.use(AGENTS).create(
+            CreateAgent(
+                session_id=f"session-{uuid.uuid4()}",
+                cwd=str(Path.cwd()),
+                options=AgentOptions(provider=selection.provider, model=selection.model),
+                setup=lambda ctx: select_effort(ctx, selection),
+                signal=self._token,
+            )
+        )
+        self._agent = handle.agent
+        if self._interrupt is not None:
+            self._agent.cancel(cast(CancelCause, dict(self._interrupt.cause)))
+        return self._agent
+
+    async def _idle(self, agent: Agent) -> None:
+        """Wait until the agent does nothing; after a signal only for so long."""
+        idle = asyncio.ensure_future(agent.when_idle())
+        signal = asyncio.ensure_future(self._interrupted.wait())
+        try:
+            await asyncio.wait((idle, signal), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((idle,), timeout=GRACE_S)
+        finally:
+            for waiting in (idle, signal):
+                waiting.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await waiting
+
+    def _say(self, error: Exception) -> int:
+        if self._interrupt is None:
+            self._output.notice(f"dsh: {' '.join(str(error).split()) or type(error).__name__}")
+            if isinstance(error, DshError) and error.hint:
+                self._output.notice(f"hint: {error.hint}")
+        return error.exit_code if isinstance(error, DshError) else FAILED
+
+
+def select_effort(ctx: Context, selection: ModelSelection) -> None:
+    """Make every request of the agent use the selected reasoning effort, none where none is selected."""
+
+    async def chosen(seed: RequestSeed, following: Any) -> LlmCallConfig:
+        config: LlmCallConfig = await following()
+        return msgspec.structs.replace(config, reasoning_effort=selection.reasoning_effort)
+
+    ctx.on(AGENT_REQUEST, chosen)
+
+
+def apply(ctx: Context, config: Config) -> None:
+    """Start the run. It waits for the boot audit before it does anything that can be seen."""
+    run = Run(ctx, config.task)
+    ctx.on(APP_INTERRUPT, run.interrupt)
+    ctx.spawn(run.main(), "headless run")

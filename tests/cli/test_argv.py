@@ -1,0 +1,111 @@
+"""Tests of the command line's first split."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dsh.cli.argv import Invocation, parse
+from dsh.errors import UsageError
+
+
+def boot(profile: str, *rest: str, patches: tuple[str, ...] = (), cwd: str | None = None) -> Invocation:
+    return Invocation("boot", profile, patches, cwd, rest)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (["run", "do", "it"], boot("headless", "do", "it")),
+        (["run"], boot("headless")),
+        (["run", "--help"], boot("headless", "--help")),
+        (["run", "--profile", "demo", "x"], boot("demo", "x")),
+        (
+            ["run", "-C", "d", "--patch", "a", "x", "--patch", "b"],
+            boot("headless", "x", "--patch", "b", patches=("a",), cwd="d"),
+        ),
+        (["--profile", "demo", "Run: echo hello"], boot("demo", "Run: echo hello")),
+        (["--profile=demo", "x"], boot("demo", "x")),
+        (["--profile", "a", "--profile", "b", "x"], boot("b", "x")),
+        (["--profile", "a", "--patch", "1", "--patch=2", "x"], boot("a", "x", patches=("1", "2"))),
+        (["--profile", "a", "--cwd=d"], boot("a", cwd="d")),
+        (["--profile", "a", "--unknown", "--patch", "p"], boot("a", "--unknown", "--patch", "p")),
+        (["--profile", "a", "--dump-config=1"], boot("a", "--dump-config=1")),
+        (["--profile", "a", "--prof", "b"], boot("a", "--prof", "b")),
+        (["--profile", "a", "-h"], boot("a", "-h")),
+        (["--profile", "a", "--", "--help"], boot("a", "--help")),
+        (["--profile", "a", "--", "--", "--help"], boot("a", "--", "--help")),
+        (["--profile", "a", "t", "--", "u"], boot("a", "t", "--", "u")),
+        (["--profile", "a", "sessions"], boot("a", "sessions")),
+        (["--profile", "a", "--", "run"], boot("a", "run")),
+        (["--profile", "a", ""], boot("a", "")),
+        (["sessions", "inspect", "x"], Invocation("command", rest=("sessions", "inspect", "x"))),
+        (["sessions", "--help"], Invocation("command", rest=("sessions", "--help"))),
+        (["--dump-config"], Invocation("dump", "headless")),
+        (["run", "--dump-config"], Invocation("dump", "headless")),
+        (["--dump-config", "--profile", "demo", "--patch", "p"], Invocation("dump", "demo", ("p",))),
+        (["--dump-default-config"], Invocation("dump-default", "headless")),
+        (["--help"], Invocation("help")),
+        (["-h"], Invocation("help")),
+    ],
+)
+def test_first_word_that_is_no_launcher_flag_starts_the_app_arguments(
+    line: list[str], expected: Invocation
+) -> None:
+    assert parse(line) == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["-V"],
+        ["--version"],
+        ["--profile", "a", "-V"],
+        ["--dump-config", "--dump-default-config", "-V"],
+        ["--help", "-V"],
+        ["-V", "task"],
+    ],
+)
+def test_version_wins_over_every_other_launcher_flag(line: list[str]) -> None:
+    assert parse(line).action == "version"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ([], "--profile NAME is required"),
+        (["some task"], "no command 'some task'"),
+        (["explain"], "no command 'explain'"),
+        (["--", "run"], "no command 'run'"),
+        (["--frob"], "unknown option '--frob'"),
+        (["--profile"], "--profile NAME needs a value"),
+        (["--profile="], "not empty"),
+        (["--profile", ""], "not empty"),
+        (["--profile", "a", "--patch"], "--patch FILE needs a value"),
+        (["--profile", "a", "--patch", ""], "not empty"),
+        (["--profile", "a", "-C"], "-C DIR needs a value"),
+        (["--patch", "p", "task"], "no command 'task'"),
+        (["--dump-config", "--dump-default-config"], "exclude each other"),
+        (["--dump-config", "task"], "takes no further arguments, got 'task'"),
+        (["--dump-default-config", "--patch", "p"], "does not fit"),
+    ],
+)
+def test_wrong_lines_are_usage_errors(line: list[str], words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(line)
+    assert words in caught.value.message
+    assert caught.value.exit_code == 2
+
+
+def test_task_without_run_points_to_run() -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(["fix the bug"])
+    assert "dsh run" in caught.value.hint
+
+
+@given(st.lists(st.sampled_from(["--profile", "a", "-C", "--", "-h", "-V", "--patch", "", "run", "--x=y"])))
+def test_parsing_is_total(line: list[str]) -> None:
+    try:
+        found = parse(line)
+    except UsageError:
+        return
+    assert found.action != "boot" or found.profile
