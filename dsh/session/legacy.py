@@ -4,16 +4,17 @@ What merely looks current but is damaged is left alone, so that the ordinary che
 (`spec/session-log.md` §13).
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from dsh.session.error import InvalidEvent
 from dsh.session.value import JsonObject, is_number, safe_int
 from dsh.session.vocabulary import check_payload
 
-_FAILURE_OPTIONAL = {
+_FAILURE_OPTIONAL: dict[str, Callable[[object], bool]] = {
     "status": is_number,
     "providerRetryAfterMs": is_number,
-    "requestId": lambda v: type(v) is str,
+    "requestId": lambda value: type(value) is str,
 }
 
 

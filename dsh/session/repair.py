@@ -16,7 +16,10 @@ _UNKNOWN_OUTCOME = (
     "unknown. Call it again only if it just reads or can safely be repeated. Otherwise first check the state "
     "it may have changed, or ask the user; do not repeat it blindly."
 )
-_NOT_STARTED = "The session was interrupted before this call was recorded as started. Call it again if it is still needed."
+_NOT_STARTED = (
+    "The session was interrupted before this call was recorded as started. "
+    "Call it again if it is still needed."
+)
 
 StoredEntry = JsonObject | SessionEvent | ChunkRun
 """One entry of a log that may not have been checked yet."""
@@ -63,9 +66,9 @@ class _Scan:
                     else:
                         self.calls[call_id] = _Call(data.get("step"))
             case "tool/call":
-                call_id = data.get("callId")
-                if type(call_id) is str and call_id in self.calls:
-                    self.calls[call_id].call_seq = seq
+                call = self.calls.get(str(data.get("callId")))
+                if call is not None:
+                    call.call_seq = seq
             case "tool/result":
                 self.calls.pop(_answered(data.get("message")), None)
 
@@ -95,13 +98,10 @@ def closers(entries: Sequence[StoredEntry]) -> list[RepairEvent]:
         if isinstance(entry, ChunkRun):
             seq, time = entry.stop, entry.last_time
             continue
-        if isinstance(entry, SessionEvent):
-            kind, data, at = entry.type, entry.data, entry.time
-        else:
-            kind, data, at = entry.get("type"), entry.get("data"), safe_int(entry.get("time")) or 0
-        if isinstance(data, Mapping):
-            scan.see(kind, seq, data)
-        seq, time = seq + 1, at
+        fields = entry.to_json() if isinstance(entry, SessionEvent) else entry
+        if isinstance(data := fields.get("data"), Mapping):
+            scan.see(fields.get("type"), seq, data)
+        seq, time = seq + 1, safe_int(fields.get("time")) or 0
     return list(_close(scan, seq, time)) if scan.turn_open else []
 
 

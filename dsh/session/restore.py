@@ -112,7 +112,8 @@ def check_known(index: int, entry: JsonObject) -> None:
     kind = entry.get("type")
     if type(kind) is str and not is_known(kind) and entry.get("ignorable") is not True:
         raise UnsupportedLog(
-            f"event type {kind!r} (seq {entry.get('seq')}) is unknown to this program and not marked ignorable",
+            f"event type {kind!r} (seq {entry.get('seq')}) is unknown to this program "
+            "and not marked ignorable",
             index=index,
             hint="the log was written by a newer program, or by a plugin that is not installed here",
         )
