@@ -1,11 +1,17 @@
 """From a profile's name to rows: reads the layers in their order and applies them."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from dsh.composition.patch import Layer, Warned
+from dsh.composition.patch import Layer, Warned, apply_layers, launcher_patch
+from dsh.composition.profile import find_profile, read_layers
 from dsh.composition.row import Row
+
+LAUNCHER = "<launcher>"
+"""Label of the layer that the launcher itself adds."""
+TELEMETRY_ROW = "session-telemetry-otel"
 
 
 class Composition(NamedTuple):
@@ -14,7 +20,7 @@ class Composition(NamedTuple):
     profile: str
     rows: list[Row]
     layers: list[Layer]
-    """Low to high: bundles, profile, home, each `--patch`, the launcher's own (only if it says anything)."""
+    """Low to high: bundles, profile, home, each `--patch`, the launcher's own. Empty ones are left out."""
     warnings: list[Warned]
     """Print each as `dsh: {warning}` on stderr, at boot and in dumps."""
 
@@ -32,11 +38,24 @@ def compose(
     Args:
         patches: `--patch` files in the order of the command line, absolute.
         home: the home directory (`dsh.composition.home.home_path`).
-        default_only: the bundles alone; user files are not even opened.
+        default_only: the bundles alone; the user's patch files are not even opened.
         environ: the inherited environment, for the launcher's own layer; the process's by default.
 
     Raises:
         CompositionError: unknown profile or bundle, or a file that cannot be read, parsed or applied;
             names file, line and column.
     """
-    raise NotImplementedError
+    manifest = find_profile(profile, home)
+    layers, warnings = read_layers(manifest, patches, home, default_only=default_only)
+    rows, missed = apply_layers(layers)
+    if not default_only and (own := _launcher_layer(rows, os.environ if environ is None else environ)):
+        layers.append(own)
+        rows, missed = apply_layers(layers)
+    return Composition(profile, rows, layers, warnings + missed)
+
+
+def _launcher_layer(rows: list[Row], environ: Mapping[str, str]) -> Layer | None:
+    """Any text in `DSH_TELEMETRY_DISABLED`, also `0`, turns the telemetry row off."""
+    if not environ.get("DSH_TELEMETRY_DISABLED") or not any(row.id == TELEMETRY_ROW for row in rows):
+        return None
+    return Layer(LAUNCHER, [launcher_patch(id=TELEMETRY_ROW, disabled=True)])

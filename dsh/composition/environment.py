@@ -16,8 +16,7 @@ EnvSource = Literal["process", "project-env", "user-env"]
 FORBIDDEN_PREFIXES = ("DSH_", "XDG_", "DYLD_", "BASH_FUNC_")
 FORBIDDEN_SUFFIX = "_BASE_URL"
 """A cloned repository must not send the user's key elsewhere."""
-FORBIDDEN = frozenset(
-    """
+_NAMES = """
     PATH HOME USERPROFILE SHELL NODE_OPTIONS NODE_PATH NODE_EXTRA_CA_CERTS LD_PRELOAD LD_LIBRARY_PATH
     LD_AUDIT BASH_ENV ENV SHELLOPTS BASHOPTS PERL5OPT PERL5LIB PYTHONSTARTUP PYTHONPATH PYTHONHOME RUBYOPT
     RUBYLIB JAVA_TOOL_OPTIONS _JAVA_OPTIONS JDK_JAVA_OPTIONS GIT_SSH GIT_SSH_COMMAND GIT_EXTERNAL_DIFF
@@ -25,8 +24,8 @@ FORBIDDEN = frozenset(
     VISUAL PAGER BROWSER DEEPSEEK_BASE_URL DEEPSEEK_SEARCH_BASE_URL SSL_CERT_FILE SSL_CERT_DIR HTTP_PROXY
     HTTPS_PROXY ALL_PROXY NO_PROXY REQUESTS_CA_BUNDLE CURL_CA_BUNDLE NODE_TLS_REJECT_UNAUTHORIZED
     PYTHONINSPECT PYTHONBREAKPOINT PYTHONWARNINGS VIRTUAL_ENV
-    """.split()
-)
+"""
+FORBIDDEN = frozenset(_NAMES.split())
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _QUOTES = "'\"`"
 
@@ -140,7 +139,7 @@ def parse_env(text: str) -> dict[str, str]:
         line = text[at:end]
         name, equals, _ = line.partition("=")
         name = name.strip()
-        if name.startswith("export ") or name.startswith("export\t"):
+        if name.startswith(("export ", "export\t")):
             name = name[7:].strip()
         if not equals or not name or name.startswith("#"):
             at = end + 1

@@ -1,8 +1,16 @@
-"""Applies patch layers to rows: the original's grammar and our extensions, in one pass."""
+"""Applies patch layers to rows: the original's grammar and our extensions, in one pass.
 
-from typing import NamedTuple
+The algorithm is that of `spec/composition.md` §4; mounting and dumping share it. What a layer changed is
+kept on the rows themselves, since rows can be removed and placed.
+"""
 
-from dsh.composition.row import Patch
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from dsh.composition.grammar import adopt_children, check_tree, closest
+from dsh.composition.plugin_name import normalise
+from dsh.composition.row import Patch, Row, RowError
+from dsh.composition.value import Map, Mark, copied, quoted
 
 
 class Layer(NamedTuple):
@@ -14,10 +22,212 @@ class Layer(NamedTuple):
 
 
 class Warned(NamedTuple):
-    """A patch that found nothing to change. `str()` gives `[<layer>] patch: entry "x" not found …`."""
+    """A patch that found nothing to change, or a field that means nothing.
+
+    `str()` gives `[<layer>] patch: entry "x" not found …`.
+    """
 
     label: str
     text: str
 
     def __str__(self) -> str:
         return f"[{self.label}] {self.text}"
+
+
+def apply_layers(layers: list[Layer]) -> tuple[list[Row], list[Warned]]:
+    """The rows that the layers make, low to high. The layers themselves are never changed.
+
+    Raises:
+        CompositionError: an id stands twice, a group holds no list of rows, or a patch with
+            `require: true` missed.
+    """
+    tree = _Tree()
+    for layer in layers:
+        tree.apply(layer)
+    check_tree(tree.rows)
+    return tree.rows, tree.warnings
+
+
+_FRAMING = ("id", "name", "insert", "merge", "remove", "require", "before", "after")
+"""Keys of a patch that are never assigned to a row."""
+
+
+class _Place(NamedTuple):
+    row: Row
+    siblings: list[Row]
+    top: Row
+    """The top-level row that the row is, or is inside of."""
+
+
+class _Tree:
+    """The rows so far, and where each id stands."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.warnings: list[Warned] = []
+        self._index: dict[str, _Place] = {}
+        self._label = ""
+        self._before: dict[int, tuple[Row, str]] = {}
+        self._replaced: dict[int, tuple[Row, Any]] = {}
+
+    def apply(self, layer: Layer) -> None:
+        self._label = layer.label
+        self._before, self._replaced = {}, {}
+        for patch in layer.patches:
+            if patch.get("insert") is not None:
+                self._insert(patch)
+            else:
+                self._patch(patch)
+        for row, before in self._before.values():
+            if row.origin != layer.label and repr(row) != before:
+                row.patched.append(layer.label)
+        for row, config in self._replaced.values():
+            row.dropped.extend((layer.label, path) for path in _lost(config, row.config))
+
+    # -- one patch -------------------------------------------------------------------------------
+
+    def _insert(self, patch: Patch) -> None:
+        rows: list[Row] = copied(patch["insert"])
+        for row in rows:
+            self._name_origin(row)
+        target: list[Row] = self.rows
+        top: Row | None = None
+        if patch.get("id"):
+            place = self._find(patch, "patch insert")
+            if place is None:
+                return
+            if not place.row.is_group:
+                self._missed(patch, f"patch insert: entry {quoted(patch['id'])} is not a group")
+                return
+            self._note(place.top)
+            if not isinstance(place.row.config, list):
+                place.row["config"] = []
+            target, top = place.row["config"], place.top
+        at = self._position(patch, target)
+        target[at:at] = rows
+        self._visit(rows, target, top)
+
+    def _position(self, patch: Patch, target: list[Row]) -> int:
+        anchor = patch.get("before") or patch.get("after")
+        if not anchor:
+            return len(target)
+        for at, row in enumerate(target):
+            if row.id == anchor:
+                return at if "before" in patch else at + 1
+        self._missed(patch, f"patch insert: anchor {quoted(anchor)} is not in the list; appended")
+        return len(target)
+
+    def _patch(self, patch: Patch) -> None:
+        if not patch.get("id"):
+            self._missed(patch, "patch: id is required for non-insert patches")
+            return
+        place = self._find(patch, "patch")
+        if place is None:
+            return
+        row = place.row
+        wanted = patch.get("name")
+        if wanted and normalise(wanted) != normalise(row.name):
+            said = f"the patch says {quoted(wanted)}, the row is {quoted(row.name)}"
+            self._missed(patch, f"patch: name mismatch for entry {quoted(patch['id'])} ({said}), skipping")
+            return
+        if patch.get("remove"):
+            self._remove(place)
+            return
+        self._note(place.top)
+        if "config" in patch:
+            self._replaced.setdefault(id(row), (row, row.config))
+        for key in patch:
+            if key not in _FRAMING:
+                self._assign(row, key, copied(patch[key]), patch)
+        if "merge" in patch:
+            self._assign(row, "config", _merged(row.config, patch["merge"]), patch)
+        adopt_children(row, self._warn)
+        for child in row.children:
+            if not child.origin:
+                self._name_origin(child)
+
+    def _assign(self, row: Row, key: str, value: Any, patch: Patch) -> None:
+        row[key] = value
+        row.keys_at[key], row.values_at[key] = patch.key_at(key), patch.value_at(key)
+
+    def _remove(self, place: _Place) -> None:
+        if place.top is not place.row:
+            self._note(place.top)
+        place.siblings[:] = [row for row in place.siblings if row is not place.row]
+        for row in _within(place.row):
+            if row.id is not None and (known := self._index.get(row.id)) and known.row is row:
+                del self._index[row.id]
+
+    # -- where things are ------------------------------------------------------------------------
+
+    def _visit(self, rows: list[Row], siblings: list[Row], top: Row | None) -> None:
+        for row in rows:
+            root = top or row
+            if row.id is not None:
+                self._index[row.id] = _Place(row, siblings, root)
+            if row.is_group and isinstance(row.config, list):
+                self._visit(row.children, row.config, root)
+
+    def _find(self, patch: Patch, what: str) -> _Place | None:
+        place = self._index.get(patch["id"])
+        if place is None:
+            found = closest(patch["id"], list(self._index))
+            meant = f"closest: {', '.join(map(quoted, found))}" if found else ""
+            self._missed(patch, f"{what}: entry {quoted(patch['id'])} not found", meant)
+        return place
+
+    def _note(self, top: Row) -> None:
+        """Remember what a top-level row looked like before this layer touched it."""
+        self._before.setdefault(id(top), (top, repr(top)))
+
+    def _name_origin(self, row: Row) -> None:
+        row.origin = self._label
+        for child in row.children:
+            self._name_origin(child)
+
+    # -- misses ----------------------------------------------------------------------------------
+
+    def _missed(self, patch: Patch, text: str, meant: str = "") -> None:
+        if patch.get("require"):
+            raise RowError(text.removesuffix(", skipping"), patch.mark, hint=meant)
+        where = f"line {patch.mark.line}"
+        self._warn(f"{text} ({where}; {meant})" if meant else f"{text} ({where})")
+
+    def _warn(self, text: str) -> None:
+        self.warnings.append(Warned(self._label, text))
+
+
+def _within(row: Row) -> Iterator[Row]:
+    yield row
+    for child in row.children:
+        yield from _within(child)
+
+
+def _merged(target: Any, patch: Map) -> Map:
+    """RFC 7386: maps merge, null deletes, all else replaces. A target that is no map counts as empty."""
+    made: Map = copied(target) if isinstance(target, Map) else Map(patch.mark)
+    for key, value in patch.items():
+        if value is None:
+            made.pop(key, None)
+            continue
+        made[key] = _merged(made.get(key), value) if isinstance(value, Map) else copied(value)
+        made.keys_at[key], made.values_at[key] = patch.key_at(key), patch.value_at(key)
+    return made
+
+
+def _lost(before: Any, after: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Paths of the keys that were in `before` and are not in `after`."""
+    if not isinstance(before, dict):
+        return
+    for key, value in before.items():
+        if not isinstance(after, dict) or key not in after:
+            yield (*path, key)
+        else:
+            yield from _lost(value, after[key], (*path, key))
+
+
+def launcher_patch(**fields: Any) -> Patch:
+    """A patch that the launcher makes itself."""
+    patch = Patch(Mark("<launcher>", 1, 1))
+    patch.update(fields)
+    return patch

@@ -1,0 +1,173 @@
+"""Profiles and bundles: which files make up a profile, and reading them.
+
+Shipped ones lie in the wheel under `dsh/_shipped/`, in a checkout beside the package. A shipped profile
+needs no folder in the home; nothing is ever created by reading.
+"""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from dsh.composition.grammar import read_patches
+from dsh.composition.patch import Layer, Warned
+from dsh.composition.row import RowError
+from dsh.composition.value import Map, Mark, Seq, type_name
+from dsh.composition.yaml import read_yaml
+from dsh.errors import CompositionError
+
+PROFILE_FILE = "profile.yml"
+PATCH_FILE = "dsh.patch.yml"
+_FOREIGN = {"package.json": PROFILE_FILE, "cordis.patch.yml": PATCH_FILE}
+
+
+class Profile(NamedTuple):
+    """Which bundles a profile names."""
+
+    name: str
+    bundles: list[str]
+    requires: list[str]
+    """Pip requirements of its own plugins."""
+    mark: Mark
+    """Where `bundles` is written."""
+
+
+def shipped(*segments: str) -> Path:
+    """A path among the shipped files (`bundles/base.yml`, `profiles/demo.yml`)."""
+    package = Path(__file__).resolve().parent.parent
+    inside = package / "_shipped"
+    return (inside if inside.is_dir() else package.parent).joinpath(*segments)
+
+
+def shipped_names(kind: str) -> list[str]:
+    """The names of all shipped `bundles` or `profiles`, sorted."""
+    return sorted(path.stem for path in shipped(kind).glob("*.yml"))
+
+
+def profile_folder(home: Path, name: str) -> Path:
+    """Where a profile's own files are, if it has any."""
+    return home / "profiles" / name
+
+
+def known_profiles(home: Path) -> list[str]:
+    """Every profile that can be started: the shipped ones and those with a `profile.yml`."""
+    own = {path.parent.name for path in (home / "profiles").glob(f"*/{PROFILE_FILE}")}
+    return sorted(own | set(shipped_names("profiles")))
+
+
+def find_profile(name: str, home: Path) -> Profile:
+    """Read a profile's manifest: its own, else the shipped one of that name.
+
+    A manifest of the user's without `bundles` means the shipped list of that name, or none.
+
+    Raises:
+        CompositionError: no such name, or the manifest is wrong (with its place).
+    """
+    check_profile_name(name)
+    in_box = shipped("profiles", f"{name}.yml")
+    base = read_profile(in_box, name, []) if in_box.is_file() else None
+    own = profile_folder(home, name) / PROFILE_FILE
+    if os.path.lexists(own):
+        return read_profile(own, name, base.bundles if base else [])
+    if base is None:
+        known = ", ".join(known_profiles(home))
+        raise CompositionError(f"profile {name!r} does not exist", hint=f"known profiles: {known}")
+    return base
+
+
+def read_profile(path: Path, name: str, default_bundles: list[str]) -> Profile:
+    """The manifest in a file.
+
+    Raises:
+        CompositionError: unknown key, wrong type, duplicate bundle.
+    """
+    document = read_yaml(path)
+    start = Mark(str(path), 1, 1)
+    if document is None:
+        return Profile(name, default_bundles, [], start)
+    if not isinstance(document, Map):
+        raise RowError(f"a profile must be a mapping, found {type_name(document)}", start)
+    for key in document:
+        if key not in ("bundles", "requires"):
+            known = "it holds bundles and requires"
+            raise RowError(f"unknown key {key!r} in a profile; {known}", document.key_at(key))
+    bundles = _names(document, "bundles") if document.get("bundles") is not None else default_bundles
+    return Profile(name, bundles, _names(document, "requires"), document.value_at("bundles"))
+
+
+def _names(document: Map, key: str) -> list[str]:
+    value = document.get(key)
+    if value is None:
+        return []
+    if not isinstance(value, Seq):
+        raise RowError(f"{key} must be a list of names, found {type_name(value)}", document.value_at(key))
+    seen: list[str] = []
+    for n, item in enumerate(value):
+        if not isinstance(item, str) or not item:
+            raise RowError(f"{key} holds {type_name(item)}, not a name", value.item_at(n))
+        if item in seen and key == "bundles":
+            raise RowError(f"bundle {item!r} stands twice", value.item_at(n))
+        seen.append(item)
+    return seen
+
+
+def check_profile_name(name: str) -> None:
+    """Refuse what cannot be the name of a folder of its own.
+
+    Raises:
+        CompositionError: the name is empty, holds a slash, or is one of `.`, `..`, `node_modules`.
+    """
+    if not name or "/" in name or "\\" in name or "\0" in name or name in (".", "..", "node_modules"):
+        raise CompositionError(f'invalid profile name "{name}"')
+
+
+def bundle_file(name: str, profile: Profile) -> Path:
+    """The patch file of a bundle. The installation's own bundles win over all others.
+
+    Raises:
+        CompositionError: nobody ships a bundle of this name.
+    """
+    found = shipped("bundles", f"{name}.yml")
+    if "/" not in name and "\\" not in name and found.is_file():
+        return found
+    raise RowError(
+        f"bundle {name!r} does not exist",
+        profile.mark,
+        hint=f"known bundles: {', '.join(shipped_names('bundles'))}",
+    )
+
+
+def read_layer(path: Path, label: str, warnings: list[Warned], *, missing_ok: bool = False) -> Layer:
+    """The patches of one file as a layer.
+
+    Raises:
+        CompositionError: the file cannot be read or breaks the grammar; names file, line and column.
+    """
+    document = read_yaml(path, missing_ok=missing_ok)
+    return Layer(label, read_patches(document, str(path), lambda text: warnings.append(Warned(label, text))))
+
+
+def read_layers(
+    profile: Profile, patches: list[Path], home: Path, *, default_only: bool = False
+) -> tuple[list[Layer], list[Warned]]:
+    """All layers of a profile that come from files, low to high.
+
+    Bundles in the order of the list, the profile's patch, the home's patch, each `--patch`. A file of the
+    profile or home that is absent is no layer, nor is one that holds nothing but comments.
+    """
+    warnings: list[Warned] = []
+    layers = [read_layer(bundle_file(name, profile), name, warnings) for name in profile.bundles]
+    if not default_only:
+        folder = profile_folder(home, profile.name)
+        for path in (folder / PATCH_FILE, home / PATCH_FILE):
+            layers.append(read_layer(path, str(path), warnings, missing_ok=True))
+        layers += [read_layer(path, str(path), warnings) for path in patches]
+        warnings += _foreign_files(folder)
+    return [layer for layer in layers if layer.patches], warnings
+
+
+def _foreign_files(folder: Path) -> list[Warned]:
+    return [
+        Warned(str(folder / theirs), f"is not read by dsh; its counterpart here is {ours}")
+        for theirs, ours in _FOREIGN.items()
+        if (folder / theirs).exists() and not (folder / ours).exists()
+    ]
