@@ -154,6 +154,11 @@ Entry: TypeAlias = SessionEvent | ChunkRun
 """What a log is made of in memory: events, and runs that stand for many events."""
 
 
+def entry_start(entry: Entry) -> int:
+    """The seq of the first event of an entry."""
+    return entry.seq0 if isinstance(entry, ChunkRun) else entry.seq
+
+
 def entry_stop(entry: Entry) -> int:
     """The seq after the last event of an entry."""
     return entry.stop if isinstance(entry, ChunkRun) else entry.seq + 1

@@ -8,7 +8,7 @@ one event (`spec/session-log.md` §6).
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, cast
+from typing import Any, ParamSpec, cast
 
 from dsh.session.chunk import Chunk, ReasoningDelta, TextDelta, ToolCallDelta, chunk_to_json
 from dsh.session.chunk_row import ChunkRun, Entry, RunKind
@@ -22,7 +22,10 @@ from dsh.session.surface import Plan, SurfaceState
 from dsh.session.value import EMPTY, FrozenDict, JsonObject, JsonValue, freeze, safe_int
 from dsh.session.vocabulary import check_payload, check_retired, is_known
 
+P = ParamSpec("P")
+
 END_SEED = "session/end-seed"
+MAX_IRREGULARITIES = 100
 Clock = Callable[[], int]
 """Wall clock in epoch milliseconds."""
 
@@ -54,6 +57,7 @@ class Session:
         "first_live_seq",
         "header",
         "id",
+        "irregularities",
         "on_append",
     )
 
@@ -64,6 +68,8 @@ class Session:
         """How many events were there when this process built the object."""
         self.on_append: Callable[[int, SessionEvent | None], None] | None = None
         """Set by the store: called after each commit with the seq and the event, or None for a delta."""
+        self.irregularities: list[tuple[int, str]] = []
+        """Seqs of loaded events that do not fit the turn and step they stand in, and why; the first 100."""
         self._clock = clock
         self._entries: list[Entry] = []
         self._starts: list[int] = []
@@ -359,13 +365,14 @@ class Session:
     def load(self, entry: JsonObject | Entry) -> None:
         """Add one event of a seed or a stored log: envelope, payload, seq and surface are checked.
 
-        Turn and step are not: a log that its own writer let stand can be read. Nobody is told.
+        An event that does not fit the open turn and step goes to `irregularities`. Nobody is told.
 
         Raises:
             InvalidEvent, JsonError: the event breaks a rule.
         """
         if isinstance(entry, ChunkRun):
             self._check_seq("assistant/chunk", entry.seq0)
+            self._note(entry.seq0, self._relations.check_step, "assistant/chunk", entry.turn, entry.step)
             self._entries.append(entry)
             self._starts.append(entry.seq0)
             self._length = entry.stop
@@ -382,7 +389,15 @@ class Session:
         if not isinstance(entry, SessionEvent):
             at: Any = safe_int(stored["time"])
             entry = SessionEvent(kind, seq, at, data, plan.sources, plan.surface, "ignorable" in stored)
+        self._note(seq, self._relations.check, entry)
         self._commit(entry, plan)
+
+    def _note(self, seq: int, check: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            check(*args, **kwargs)
+        except InvalidEvent as error:
+            if len(self.irregularities) < MAX_IRREGULARITIES:
+                self.irregularities.append((seq, error.message))
 
     def _check_seq(self, kind: str, seq: int) -> None:
         if seq != self._length:
@@ -405,6 +420,7 @@ class Session:
         made._surface = self._surface.copy()
         made._relations = self._relations.copy()
         made._last = dict(self._last)
+        made.irregularities = list(self.irregularities)
         return made
 
 

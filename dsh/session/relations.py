@@ -1,7 +1,8 @@
 """Turns, steps and tool calls: which event may follow which (`spec/session-log.md` §10).
 
-`check` looks at a candidate and changes nothing; `advance` is called once the event is in the log. Restored
-logs are only advanced: their own writer let them stand, and a strict reader would lock people out.
+`check` looks at a candidate and changes nothing; `advance` is called once the event is in the log. A live
+append that does not fit is refused. In a restored log it is noted and let stand: other writers do not check,
+so a strict reader would lock people out of logs that are complete in every other way.
 """
 
 from typing import Any
