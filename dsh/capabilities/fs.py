@@ -4,7 +4,7 @@ There is no delete, rename, copy, watch or recursive listing here. `target_key` 
 to everyone but the provider: compare them, keep them, never read anything out of them.
 """
 
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable
 from typing import Literal, Protocol
 
 import msgspec
@@ -181,7 +181,7 @@ class FileSystem(Protocol):
     async def read_text(self, target: FsTarget, *, signal: CancelToken | None = None) -> str:
         """A whole regular UTF-8 file. Line breaks and a byte order mark stay as they are."""
 
-    def stream_text(self, target: FsTarget, *, signal: CancelToken | None = None) -> AsyncIterator[str]:
+    def stream_text(self, target: FsTarget, *, signal: CancelToken | None = None) -> AsyncGenerator[str, None]:
         """The same in pieces and bounded memory. Close the iterator when leaving it early."""
 
     async def read_bytes(

@@ -6,7 +6,7 @@ mutations of one file run one after the other.
 
 import os
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import TypeVar
 
 import msgspec
@@ -114,7 +114,7 @@ class LocalFileSystem:
             lambda: decode(_content(target, MAX_WHOLE_BYTES, halt), "read", target.display_path), halt
         )
 
-    async def stream_text(self, target: FsTarget, *, signal: CancelToken | None = None) -> AsyncIterator[str]:
+    async def stream_text(self, target: FsTarget, *, signal: CancelToken | None = None) -> AsyncGenerator[str, None]:
         halt = Halt(signal, "read", target.display_path)
         stream = await off_loop(lambda: TextStream(target.target_key, target.display_path, halt), halt)
         try:

@@ -1,0 +1,102 @@
+"""What a write or an edit changed, as hunks for display."""
+
+import difflib
+from collections.abc import Iterator
+
+CONTEXT_LINES = 3
+MAX_MATCHED_LINES = 5_000
+"""Beyond this many changed lines no minimal diff is searched for: it would hold the event loop."""
+
+Opcode = tuple[str, int, int, int, int]
+
+
+def file_diffs(path: str, before: str | None, after: str) -> list[dict[str, str | None]]:
+    """One `{path, oldText, newText}` for each unified-diff hunk; texts are lines joined without a last LF.
+
+    `before` is None where there is nothing to compare with: no hunks. A hunk without old lines has a null
+    `oldText`.
+    """
+    if before is None or before == after:
+        return []
+    old, new = _lines(before), _lines(after)
+    return [
+        {
+            "path": path,
+            "oldText": _joined(old[group[0][1] : group[-1][2]]),
+            "newText": _joined(new[group[0][3] : group[-1][4]]) or "",
+        }
+        for group in _grouped(_opcodes(old, new))
+    ]
+
+
+def _lines(text: str) -> list[str]:
+    """Lines with their LF, so that a missing last one counts as a change."""
+    lines = text.split("\n")
+    last = lines.pop()
+    return [line + "\n" for line in lines] + ([last] if last else [])
+
+
+def _joined(lines: list[str]) -> str | None:
+    return "\n".join(line.removesuffix("\n") for line in lines) if lines else None
+
+
+def _opcodes(old: list[str], new: list[str]) -> list[Opcode]:
+    """Edit steps as in `difflib`. The common head and tail are taken off first: most edits are small."""
+    head = 0
+    shorter = min(len(old), len(new))
+    while head < shorter and old[head] == new[head]:
+        head += 1
+    tail = 0
+    while tail < shorter - head and old[-1 - tail] == new[-1 - tail]:
+        tail += 1
+    old_end, new_end = len(old) - tail, len(new) - tail
+    steps: list[Opcode] = [("equal", 0, head, 0, head)] if head else []
+    steps += [
+        (tag, a1 + head, a2 + head, b1 + head, b2 + head)
+        for tag, a1, a2, b1, b2 in _middle(old[head:old_end], new[head:new_end])
+    ]
+    if tail:
+        steps.append(("equal", old_end, len(old), new_end, len(new)))
+    return steps
+
+
+def _middle(old: list[str], new: list[str]) -> list[Opcode]:
+    if max(len(old), len(new)) <= MAX_MATCHED_LINES:
+        return [
+            (tag, a1, a2, b1, b2)
+            for tag, a1, a2, b1, b2 in difflib.SequenceMatcher(None, old, new).get_opcodes()
+        ]
+    if len(old) == len(new):
+        return list(_line_by_line(old, new))
+    return [("replace", 0, len(old), 0, len(new))]
+
+
+def _line_by_line(old: list[str], new: list[str]) -> Iterator[Opcode]:
+    start = 0
+    for at in range(1, len(old) + 1):
+        if at == len(old) or (old[at] == new[at]) != (old[start] == new[start]):
+            yield ("equal" if old[start] == new[start] else "replace"), start, at, start, at
+            start = at
+
+
+def _grouped(steps: list[Opcode]) -> Iterator[list[Opcode]]:
+    """Changes with their context; a stretch of more than twice the context parts two hunks."""
+    group: list[Opcode] = []
+    for position, (tag, a1, a2, b1, b2) in enumerate(steps):
+        if tag != "equal":
+            group.append((tag, a1, a2, b1, b2))
+            continue
+        is_last = position == len(steps) - 1
+        if group:
+            if is_last or a2 - a1 > 2 * CONTEXT_LINES:
+                end = min(a1 + CONTEXT_LINES, a2)
+                yield [*group, (tag, a1, end, b1, b1 + end - a1)]
+                group = []
+            else:
+                group.append((tag, a1, a2, b1, b2))
+                continue
+        if not is_last:
+            start = max(a2 - CONTEXT_LINES, a1)
+            group = [(tag, start, a2, b1 + start - a1, b2)]
+    if any(tag != "equal" for tag, *_ in group):
+        yield group
