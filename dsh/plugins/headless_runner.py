@@ -106,8 +106,8 @@ def _because(cause: Any) -> str:
 class Run:
     """The one task of this process, from the passed audit to the request for the end."""
 
-    def __init__(self, ctx: Context, task: str) -> None:
-        self._ctx, self._task = ctx, task
+    def __init__(self, ctx: Context, task: str, grace_s: float) -> None:
+        self._ctx, self._task, self._grace_s = ctx, task, grace_s
         self._output: AppOutput = ctx.use(APP_OUTPUT)
         self._agent: Agent | None = None
         self._interrupt: Interrupt | None = None
@@ -174,7 +174,7 @@ class Run:
         signal = asyncio.ensure_future(self._interrupted.wait())
         try:
             await asyncio.wait((idle, signal), return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.wait((idle,), timeout=GRACE_S)
+            await asyncio.wait((idle,), timeout=self._grace_s)
         finally:
             for waiting in (idle, signal):
                 waiting.cancel()
@@ -201,6 +201,11 @@ def select_effort(ctx: Context, selection: ModelSelection) -> None:
 
 def apply(ctx: Context, config: Config) -> None:
     """Start the run. It waits for the boot audit before it does anything that can be seen."""
-    run = Run(ctx, config.task)
+    start(ctx, config.task)
+
+
+def start(ctx: Context, task: str, *, grace_s: float = GRACE_S) -> None:
+    """Run `task` as an effect of `ctx`, and answer signals for it."""
+    run = Run(ctx, task, grace_s)
     ctx.on(APP_INTERRUPT, run.interrupt)
     ctx.spawn(run.main(), "headless run")
