@@ -38,9 +38,13 @@ class Streams:
 
 async def started(*words: str) -> tuple[HeadlessOptions | None, Streams, list[int]]:
     root, streams, codes = Context(), Streams(), list[int]()
+
+    def end(code: int) -> None:
+        codes.append(code)
+
     root.provide(CMDLINE_ARGS, Arguments(*words))
     root.provide(APP_OUTPUT, streams)
-    root.provide(APP_EXIT, codes.append)
+    root.provide(APP_EXIT, end)
     await root.plugin(headless_startup, {})
     return root.get(HEADLESS_STARTUP), streams, codes
 
