@@ -6,19 +6,19 @@ one event (`spec/session-log.md` §6).
 """
 
 import time
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ParamSpec, cast
 
 from dsh.session.chunk import Chunk, ReasoningDelta, TextDelta, ToolCallDelta, chunk_to_json
 from dsh.session.chunk_row import ChunkRun, Entry, RunKind
+from dsh.session.entry_list import EntryList
 from dsh.session.envelope import check_envelope
 from dsh.session.error import InvalidEvent, ReentrantAppend
 from dsh.session.event import SessionEvent
 from dsh.session.header import SessionHeader, canonical_header
 from dsh.session.message import Message
 from dsh.session.relations import Relations
-from dsh.session.surface import Plan, SurfaceState
+from dsh.session.surface import LOG_ONLY, Plan, SurfaceState
 from dsh.session.value import EMPTY, FrozenDict, JsonObject, JsonValue, freeze, safe_int
 from dsh.session.vocabulary import check_payload, check_retired, is_known
 
@@ -45,14 +45,11 @@ class Session:
         "_derived_generation",
         "_derived_nodes",
         "_derived_tuple",
-        "_entries",
         "_folded_header",
         "_last",
-        "_length",
+        "_log",
         "_publishing",
         "_relations",
-        "_run",
-        "_starts",
         "_surface",
         "first_live_seq",
         "header",
@@ -71,10 +68,7 @@ class Session:
         self.irregularities: list[tuple[int, str]] = []
         """Seqs of loaded events that do not fit the turn and step they stand in, and why; the first 100."""
         self._clock = clock
-        self._entries: list[Entry] = []
-        self._starts: list[int] = []
-        self._length = 0
-        self._run: ChunkRun | None = None
+        self._log = EntryList()
         self._publishing = False
         self._surface = SurfaceState()
         self._relations = Relations()
@@ -86,7 +80,7 @@ class Session:
         self._derived_generation = 0
 
     def __repr__(self) -> str:
-        return f"<Session {self.id} length {self._length}>"
+        return f"<Session {self.id} length {self._log.length}>"
 
     @classmethod
     def seeded(
@@ -112,10 +106,10 @@ class Session:
     @property
     def length(self) -> int:
         """The number of events, which is the seq of the next one."""
-        return self._length
+        return self._log.length
 
     def __len__(self) -> int:
-        return self._length
+        return self._log.length
 
     def event(self, seq: int) -> SessionEvent:
         """The event with this seq.
@@ -123,45 +117,19 @@ class Session:
         Raises:
             IndexError: there is none.
         """
-        if not 0 <= seq < self._length:
-            raise IndexError(f"session {self.id} has no event {seq}, its length is {self._length}")
-        entry = self._entries[bisect_right(self._starts, seq) - 1]
-        return entry.event(seq - entry.seq0) if isinstance(entry, ChunkRun) else entry
+        return self._log.event(seq)
 
     def entries(self, start: int = 0) -> list[Entry]:
         """Everything from seq `start` on, packed as it is held; what is handed out never grows."""
-        if start >= self._length:
-            return []
-        first = bisect_right(self._starts, start) - 1
-        out = self._entries[first:]
-        head = out[0]
-        if isinstance(head, ChunkRun) and (start > head.seq0 or head is self._run):
-            out[0] = head.slice(start - head.seq0)
-        if len(out) > 1 and out[-1] is self._run:
-            out[-1] = self._run.slice(0)
-        return out
+        return self._log.since(start)
 
     def events(self, start: int = 0, stop: int | None = None) -> Iterator[SessionEvent]:
         """The events from seq `start` up to `stop` as they are now, packed runs expanded one by one."""
-        stop = self._length if stop is None else min(stop, self._length)
-        position = bisect_right(self._starts, start) - 1
-        while start < stop:
-            entry = self._entries[position]
-            position += 1
-            if isinstance(entry, ChunkRun):
-                yield from entry.events(start - entry.seq0, min(stop, entry.stop) - entry.seq0)
-                start = min(stop, self._starts[position]) if position < len(self._starts) else stop
-            else:
-                yield entry
-                start += 1
+        return self._log.events(start, self._log.length if stop is None else min(stop, self._log.length))
 
     def select(self, *types: str, start: int = 0) -> Iterator[SessionEvent]:
         """The events of some types from seq `start` on; packed deltas are passed over unseen."""
-        wanted = frozenset(types)
-        position = max(bisect_right(self._starts, start) - 1, 0)
-        for entry in self._entries[position:]:
-            if isinstance(entry, SessionEvent) and entry.type in wanted and entry.seq >= start:
-                yield entry
+        return self._log.select(frozenset(types), start)
 
     def last(self, kind: str) -> SessionEvent | None:
         """The last event of a type, packed deltas not counted; how whole-value events are read."""
@@ -267,9 +235,9 @@ class Session:
             keys["surfaceOp"] = surface
         if sources is not None:
             keys["sourceEventSeqs"] = sources
-        plan = self._surface.plan(kind, self._length, frozen, keys, self.event)
+        plan = self._surface.plan(kind, self._log.length, frozen, keys, self.event)
         event = SessionEvent(
-            kind, self._length, self._clock(), frozen, plan.sources, plan.surface, bool(ignorable)
+            kind, self._log.length, self._clock(), frozen, plan.sources, plan.surface, bool(ignorable)
         )
         self._relations.check(event)
         self._commit(event, plan)
@@ -304,8 +272,9 @@ class Session:
             relations.check_step("assistant/chunk", turn, step)
             raise InvalidEvent(f"assistant/chunk: the text of a delta is a string, found {text!r:.60}")
         at = self._clock()
-        seq = self._length
-        run = self._run
+        log = self._log
+        seq = log.length
+        run = log.run
         if (
             run is not None
             and run.kind == kind
@@ -318,30 +287,19 @@ class Session:
             run.dt.append(at - run.last_time)
             run.texts.append(text)
             run.last_time = at
+            log.length = seq + 1
         else:
-            self._open_run(
-                ChunkRun(kind, seq, (at, at), (turn, step, chunk.index), [], [text], call_id, name)
-            )
-        self._length = seq + 1
+            _check_delta(turn, step, chunk.index, call_id)
+            where = (turn, step, chunk.index)
+            log.open(ChunkRun(kind, seq, (at, at), where, [], [text], call_id, name))
         if self.on_append is not None:
             self._publish(seq, None)
         return seq
 
-    def _open_run(self, run: ChunkRun) -> None:
-        numbers = (run.turn, run.step, run.index)
-        if set(map(type, numbers)) != {int} or (run.kind == "tool-call" and type(run.call_id) is not str):
-            raise InvalidEvent(f"assistant/chunk: turn, step and index are integers, found {numbers!r}")
-        self._entries.append(run)
-        self._starts.append(run.seq0)
-        self._run = run
-
     def _commit(self, event: SessionEvent, plan: Plan) -> None:
         self._surface.commit(event.seq, plan)
         self._relations.advance(event)
-        self._run = None
-        self._entries.append(event)
-        self._starts.append(event.seq)
-        self._length = event.seq + 1
+        self._log.add(event)
         self._last[event.type] = event
 
     def _publish(self, seq: int, event: SessionEvent | None) -> None:
@@ -373,9 +331,7 @@ class Session:
         if isinstance(entry, ChunkRun):
             self._check_seq("assistant/chunk", entry.seq0)
             self._note(entry.seq0, self._relations.check_step, "assistant/chunk", entry.turn, entry.step)
-            self._entries.append(entry)
-            self._starts.append(entry.seq0)
-            self._length = entry.stop
+            self._log.add(entry)
             return
         stored = entry.to_json() if isinstance(entry, SessionEvent) else entry
         stored = check_envelope(stored)
@@ -400,23 +356,21 @@ class Session:
                 self.irregularities.append((seq, error.message))
 
     def _check_seq(self, kind: str, seq: int) -> None:
-        if seq != self._length:
-            raise InvalidEvent(f"{kind}: seq {seq} is not contiguous, {self._length} comes next")
+        if seq != self._log.length:
+            raise InvalidEvent(f"{kind}: seq {seq} is not contiguous, {self._log.length} comes next")
 
     def end_seed(self) -> None:
         """Mark the end of what was given, once; the log goes live after it."""
-        self.first_live_seq = self._length
-        last = self._entries[-1] if self._entries else None
+        self.first_live_seq = self._log.length
+        last = self._log.items[-1] if self._log.items else None
         if not (isinstance(last, SessionEvent) and last.type == END_SEED):
-            self._commit(SessionEvent(END_SEED, self._length, self._clock(), EMPTY), Plan(None, None))
+            self._commit(SessionEvent(END_SEED, self._log.length, self._clock(), EMPTY), LOG_ONLY)
 
     def copy(self, *, clock: Clock = now_ms) -> "Session":
         """An independent session with the same log; what is immutable is shared."""
         made = Session(self.header, clock=clock)
         made.first_live_seq = self.first_live_seq
-        made._entries = self.entries()
-        made._starts = list(self._starts)
-        made._length = self._length
+        made._log = self._log.copy()
         made._surface = self._surface.copy()
         made._relations = self._relations.copy()
         made._last = dict(self._last)
@@ -438,3 +392,11 @@ def project(event: SessionEvent) -> Message | None:
             message = event.data["message"]
             return cast(Message, message) if message["content"] else None
     return None
+
+
+def _check_delta(turn: int, step: int, index: int, call_id: str | None) -> None:
+    if {type(turn), type(step), type(index)} != {int} or type(call_id) not in (str, type(None)):
+        raise InvalidEvent(
+            "assistant/chunk: turn, step and index are integers and the id of a call is a string, "
+            f"found {turn!r:.40}, {step!r:.40}, {index!r:.40}, {call_id!r:.40}"
+        )

@@ -131,8 +131,7 @@ def text_block(text: str) -> TextBlock:
 def user_message(
     content: str | Iterable[JsonObject | Block],
     source: JsonObject | None = None,
-    *,
-    message_id: str | None = None,
+    id: str | None = None,  # noqa: A002
 ) -> Message:
     """A message to the model. `source` defaults to the person at the keyboard, the id to a fresh one."""
     blocks = [text_block(content)] if isinstance(content, str) else list(content)
@@ -141,18 +140,17 @@ def user_message(
             "content": blocks,
             "source": {"kind": "user"} if source is None else source,
             "role": "user",
-            "id": message_id or new_message_id(),
+            "id": id or new_message_id(),
         }
     )
 
 
 def assistant_message(
     content: Iterable[JsonObject | Block],
-    *,
     provider: str,
     model: str,
     replay_state: JsonObject | None = None,
-    message_id: str | None = None,
+    id: str | None = None,  # noqa: A002
 ) -> Message:
     """A reply of the model; `replay_state` is what its adapter wants to see again."""
     source: dict[str, Any] = {"kind": "model", "provider": provider, "model": model}
@@ -163,7 +161,7 @@ def assistant_message(
             "role": "assistant",
             "content": list(content),
             "source": source,
-            "id": message_id or new_message_id(),
+            "id": id or new_message_id(),
         }
     )
 
@@ -171,9 +169,9 @@ def assistant_message(
 def tool_result_message(
     call_id: str,
     content: Iterable[JsonObject | Block],
-    *,
     is_error: bool = False,
-    message_id: str | None = None,
+    *,
+    id: str | None = None,  # noqa: A002
 ) -> Message:
     """The answer to the tool call `call_id`."""
     block = {"type": "tool-result", "toolCallId": call_id, "content": list(content), "isError": is_error}
@@ -182,7 +180,7 @@ def tool_result_message(
             "source": {"kind": "tool", "callId": call_id},
             "content": [block],
             "role": "user",
-            "id": message_id or new_message_id(),
+            "id": id or new_message_id(),
         }
     )
 
