@@ -1,6 +1,6 @@
 """What an adapter is: code for one wire format, serving one or more provider routes."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Literal, Protocol
 
 import msgspec
@@ -72,17 +72,15 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """The longest `Retry-After` that is honoured; not part of the policy's key in the log."""
 
 
+StreamFunction = Callable[[LlmRequest], AsyncIterator[Chunk]]
+"""One provider attempt: chunks in order, usage before finish, nothing after."""
+
+
 class Generation(msgspec.Struct, frozen=True):
     """Model facts and stream function taken together, so that a change of settings cannot mix them."""
 
     info: ModelInfo
-    stream: "StreamFunction"
-
-
-class StreamFunction(Protocol):
-    """One provider attempt: chunks in order, usage before finish, nothing after."""
-
-    def __call__(self, request: LlmRequest) -> AsyncIterator[Chunk]: ...
+    stream: StreamFunction
 
 
 class LlmAdapter(Protocol):

@@ -1,4 +1,4 @@
-"""Why a model call failed: one validated record that travels from the wire into the log, and its exception."""
+"""Why a model call failed: one validated record from the wire into the log, and its exception."""
 
 import math
 from collections.abc import Mapping

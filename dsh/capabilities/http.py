@@ -1,0 +1,174 @@
+"""The HTTP client that model adapters share: one for a process, streaming, no redirects, no read limit.
+
+This is the only module that imports httpx, and it does so at the first request: loading it takes as long
+as the rest of the start. The CA store is read in a thread, and only when something is fetched over TLS.
+Proxies and CA files are taken from the usual variables (`HTTPS_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`,
+`SSL_CERT_DIR`). How long a silent server is waited for is the caller's business (`dsh.llm.watchdog`).
+"""
+
+import asyncio
+import os
+import ssl
+from collections.abc import AsyncIterable, Mapping
+from typing import TYPE_CHECKING, cast
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+from dsh.errors import DshError
+from dsh.kernel import ServiceKey
+
+if TYPE_CHECKING:
+    import httpx
+
+CONNECT_TIMEOUT_S = 30.0
+"""One TCP or TLS handshake; generous, since a dead host is told from a slow one by nothing else."""
+WRITE_TIMEOUT_S = 120.0
+"""One write of a request body."""
+MAX_CONNECTIONS = 100
+
+
+class HttpError(DshError):
+    """The exchange failed below HTTP: name look-up, connection, TLS, a reset, a broken frame."""
+
+
+class HttpStream:
+    """A response whose body is read piece by piece. Close it on every path."""
+
+    __slots__ = ("_body", "_response", "headers", "status")
+
+    def __init__(self, response: "httpx.Response") -> None:
+        self._response = response
+        plain = response.headers.get("content-encoding", "identity").strip().lower() in ("", "identity")
+        body = cast("AsyncIterable[bytes]", response.stream) if plain else response.aiter_bytes()
+        self._body = aiter(body)  # past httpx's own chunker: it costs as much as the decoding of an event
+        self.status: int = response.status_code
+        self.headers: Mapping[str, str] = {key.lower(): value for key, value in response.headers.items()}
+        """Names in lower case; a repeated header is joined with commas."""
+
+    async def read(self) -> bytes:
+        """The next piece of the body, empty at its end.
+
+        Raises:
+            HttpError: the connection broke.
+        """
+        try:
+            async for piece in self._body:
+                if piece:
+                    return piece
+            return b""
+        except _errors() as error:
+            raise _wrapped(error) from error
+
+    async def read_all(self, limit: int) -> bytes:
+        """The rest of the body, at most `limit` bytes; what the server sends beyond is left unread."""
+        pieces: list[bytes] = []
+        size = 0
+        while size < limit and (piece := await self.read()):
+            pieces.append(piece)
+            size += len(piece)
+        return b"".join(pieces)[:limit]
+
+    async def aclose(self) -> None:
+        """Give the connection back if the body was read to its end, else drop it."""
+        await self._response.aclose()
+
+
+class HttpClient:
+    """Opens responses. State: the connection pool, made with the first request."""
+
+    def __init__(self) -> None:
+        self._client: httpx.AsyncClient | None = None
+        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self._trusting: asyncio.Future[None] | None = None
+        self._has_tls_proxy = any(proxy.startswith("https:") for proxy in getproxies().values())
+
+    async def open(
+        self, method: str, url: str, *, headers: Mapping[str, str], content: bytes = b""
+    ) -> HttpStream:
+        """Send a request and return once the response's headers are there.
+
+        Raises:
+            HttpError: no response came about.
+        """
+        client = self._client or self._start()
+        if url.lower().startswith("https:") or self._has_tls_proxy:
+            await self.trust()
+        import httpx
+
+        try:
+            request = client.build_request(method, url, headers=dict(headers), content=content)
+            return HttpStream(await client.send(request, stream=True, follow_redirects=False))
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+            raise _wrapped(error) from error
+
+    async def trust(self) -> None:
+        """Load the CA store, once. Called ahead of time it costs the first request nothing."""
+        if self._trusting is None:
+            self._trusting = asyncio.ensure_future(asyncio.to_thread(_load_authorities, self._tls))
+        try:
+            await asyncio.shield(self._trusting)
+        except OSError as error:
+            self._trusting = None
+            raise HttpError(
+                f"the CA store cannot be read: {error}", hint="check SSL_CERT_FILE and SSL_CERT_DIR"
+            ) from error
+
+    def _start(self) -> "httpx.AsyncClient":
+        import httpx
+
+        try:
+            self._client = httpx.AsyncClient(
+                verify=self._tls,
+                timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT_S, write=WRITE_TIMEOUT_S),
+                limits=httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=20),
+                follow_redirects=False,
+            )
+        except (ValueError, ImportError) as error:
+            raise HttpError(
+                f"the proxy settings cannot be used: {error}", hint="check HTTP_PROXY, HTTPS_PROXY, ALL_PROXY"
+            ) from error
+        return self._client
+
+    async def aclose(self) -> None:
+        """Drop every connection. The client can be used again."""
+        client, self._client = self._client, None
+        if self._trusting is not None and not self._trusting.done():
+            await asyncio.wait((self._trusting,))
+        if client is not None:
+            await client.aclose()
+
+
+HTTP: ServiceKey[HttpClient] = ServiceKey("http")
+
+
+def host_of(url: str) -> str:
+    """Scheme, host, port and path of a URL as it may be shown: without user, password and query."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return "the configured base URL"
+    host = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path}"
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    import httpx
+
+    return (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)
+
+
+def _wrapped(error: Exception) -> HttpError:
+    text = str(error) or str(error.__cause__ or "") or type(error).__name__
+    return HttpError(text)
+
+
+def _load_authorities(context: ssl.SSLContext) -> None:
+    if path := os.environ.get("SSL_CERT_FILE"):
+        context.load_verify_locations(cafile=path)
+    elif path := os.environ.get("SSL_CERT_DIR"):
+        context.load_verify_locations(capath=path)
+    else:
+        import certifi
+
+        context.load_verify_locations(cafile=certifi.where())

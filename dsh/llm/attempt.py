@@ -1,0 +1,252 @@
+"""One attempt at a chat-completions endpoint: request out, bytes in, chunks up.
+
+The path of a chunk: a read from the socket, the splitter, a typed decode, the struct. Nothing is started,
+armed or awaited for a single chunk.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+
+import msgspec
+
+from dsh.capabilities.http import HttpClient, HttpError, HttpStream
+from dsh.kernel import CancelToken
+from dsh.llm.chat_completions import ChatTranslator
+from dsh.llm.chat_wire import decode_event
+from dsh.llm.classify import classify_error_object, classify_status, decode_body, request_id
+from dsh.llm.failure import LlmError, LlmFailure
+from dsh.llm.sse import SseEvent, SseParser
+from dsh.llm.watchdog import StreamLimits, Watchdog
+from dsh.llm.wording import looks_like_html, page_text, presentable
+from dsh.session.chunk import Chunk
+
+DONE = b"[DONE]"
+MAX_ERROR_BODY_BYTES = 256 * 1024
+DRAIN_S = 0.05
+"""How long the end of the body is waited for after `[DONE]`, so that the connection can be used again."""
+
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """Where and how to ask: one snapshot of the settings, taken before anything is awaited."""
+
+    url: str
+    headers: Mapping[str, str]
+    provider: str
+    """Display name."""
+    shown_url: str
+    """The base URL as it may appear in messages."""
+    secret: str
+    limits: StreamLimits
+    auth_hint: str = ""
+    """Added to the message of a refused key: where the key came from and how to replace it."""
+
+
+class ChatAttempt:
+    """One request to an endpoint and the reading of its reply."""
+
+    def __init__(
+        self,
+        http: HttpClient,
+        endpoint: Endpoint,
+        *,
+        signal: CancelToken | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._http = http
+        self._endpoint = endpoint
+        self._signal = signal
+        self._clock = clock
+        self._headers: Mapping[str, str] = {}
+
+    async def stream(self, body: bytes) -> AsyncIterator[Chunk]:
+        """The chunks of the reply.
+
+        Raises:
+            LlmError: any failure of `spec/llm.md` §4.5. Blocks that were open stay open.
+        """
+        where = f"{self._endpoint.provider} at {self._endpoint.shown_url}"
+        watchdog = Watchdog(self._endpoint.limits, self._signal, where)
+        stream: HttpStream | None = None
+        complete = False
+        try:
+            stream = await self._open(body, watchdog)
+            translator = ChatTranslator(self._in_band)
+            parser = SseParser()
+            out: list[Chunk] = []
+            failure: LlmError | None = None
+            head: bytes | None = b""
+            while not complete and failure is None:
+                data = await self._read(stream, watchdog)
+                if head is not None and data:
+                    head += data
+                    if not (start := head.lstrip(b"\xef\xbb\xbf \t\r\n")):
+                        continue
+                    if start[0] in b"{[<":
+                        raise await self._no_stream(head, stream, watchdog)
+                    data, head = head, None
+                try:
+                    complete = self._translate(_events(parser, data), translator, out)
+                    if not complete and not data:
+                        failure = self._fail(
+                            "STREAM_CLOSED", f"{where} closed the stream before its end ([DONE])"
+                        )
+                except LlmError as error:
+                    failure = error
+                if out:
+                    watchdog.saw_chunk()
+                    for chunk in out:
+                        yield chunk
+                    out.clear()
+            if failure is not None:
+                raise self._with_request_id(failure)
+            for chunk in translator.finish():
+                yield chunk
+        finally:
+            watchdog.close()
+            if stream is not None:
+                if complete:
+                    await _drain(stream)
+                await stream.aclose()
+
+    def _translate(self, events: list[SseEvent], translator: ChatTranslator, out: list[Chunk]) -> bool:
+        """Push events into the translator; True once the end of the stream was among them."""
+        for name, payload in events:
+            if payload[:1] == b"[" and payload.strip() == DONE:
+                return True
+            if name == b"error":
+                raise LlmError(self._in_band_bytes(payload))
+            if payload and not payload.isspace():
+                translator.push(payload, out)
+        return False
+
+    async def _open(self, body: bytes, watchdog: Watchdog) -> HttpStream:
+        endpoint = self._endpoint
+        try:
+            with watchdog:
+                stream = await self._http.open("POST", endpoint.url, headers=endpoint.headers, content=body)
+        except HttpError as error:
+            reason = presentable(error.message, endpoint.secret)
+            raise LlmError.of("TRANSPORT", f"cannot reach {endpoint.shown_url}: {reason}") from error
+        self._headers = stream.headers
+        if 200 <= stream.status < 300 and stream.status != 204:
+            return stream
+        try:
+            raise await self._refused(stream, watchdog)
+        finally:
+            await stream.aclose()
+
+    async def _read(self, stream: HttpStream, watchdog: Watchdog) -> bytes:
+        try:
+            with watchdog:
+                return await stream.read()
+        except HttpError as error:
+            reason = presentable(error.message, self._endpoint.secret)
+            raise self._fail(
+                "TRANSPORT", f"the connection to {self._endpoint.shown_url} broke: {reason}"
+            ) from error
+
+    async def _refused(self, stream: HttpStream, watchdog: Watchdog) -> LlmError:
+        """The failure behind an answer without a stream."""
+        if stream.status == 204:
+            return self._fail(
+                "EMPTY_RESPONSE", f"{self._endpoint.provider} answered without a body (HTTP 204)"
+            )
+        try:
+            with watchdog:
+                body = await stream.read_all(MAX_ERROR_BODY_BYTES)
+        except HttpError:
+            body = b""  # the status says enough
+        failure = classify_status(
+            stream.status,
+            body,
+            stream.headers,
+            provider=self._endpoint.provider,
+            host=self._endpoint.shown_url,
+            now_s=self._clock(),
+            secret=self._endpoint.secret,
+        )
+        if failure.code == "AUTH" and self._endpoint.auth_hint:
+            failure = msgspec.structs.replace(
+                failure, message=f"{failure.message} ({self._endpoint.auth_hint})"
+            )
+        return LlmError(failure)
+
+    async def _no_stream(self, head: bytes, stream: HttpStream, watchdog: Watchdog) -> LlmError:
+        """The failure behind a success whose body is a page or plain JSON instead of a stream."""
+        try:
+            with watchdog:
+                body = head + await stream.read_all(MAX_ERROR_BODY_BYTES)
+        except HttpError:
+            body = head
+        text = decode_body(body, self._headers.get("content-type", ""))
+        where = self._endpoint.shown_url
+        if looks_like_html(text):
+            said = presentable(page_text(text), self._endpoint.secret)
+            return self._fail(
+                "MALFORMED_RESPONSE",
+                f"{where} answered with a web page, perhaps a login page of the network: {said}",
+            )
+        try:
+            value = msgspec.json.decode(text.encode())
+        except msgspec.DecodeError:
+            value = None
+        if isinstance(value, dict) and value.get("error"):
+            return LlmError(self._in_band(value["error"]))
+        said = presentable(text, self._endpoint.secret)[:120]
+        return self._fail("MALFORMED_RESPONSE", f"{where} answered with JSON instead of a stream: {said}")
+
+    def _in_band(self, error: object) -> LlmFailure:
+        return classify_error_object(
+            error,
+            provider=self._endpoint.provider,
+            headers=self._headers,
+            secret=self._endpoint.secret,
+        )
+
+    def _in_band_bytes(self, payload: bytes) -> LlmFailure:
+        """The failure behind an event of type `error`: an error object, an `error` member, plain words."""
+        value: object
+        try:
+            value = msgspec.json.decode(payload)
+        except msgspec.DecodeError:
+            value = payload.decode("utf-8", "replace")
+        if isinstance(value, dict) and value.get("error"):
+            value = value["error"]
+        return self._in_band(value)
+
+    def _fail(self, code: str, message: str) -> LlmError:
+        name = request_id(self._headers, self._endpoint.secret)
+        return LlmError(LlmFailure(message, code, request_id=name))
+
+    def _with_request_id(self, error: LlmError) -> LlmError:
+        name = request_id(self._headers, self._endpoint.secret)
+        if error.failure.request_id is not None or name is None:
+            return error
+        made = LlmError(msgspec.structs.replace(error.failure, request_id=name), hint=error.hint)
+        made.__cause__ = error.__cause__
+        return made
+
+
+def _events(parser: SseParser, data: bytes) -> list[SseEvent]:
+    """The events in a piece of the body; at its end (no data) what may count without its empty line."""
+    if data:
+        return parser.feed(data)
+    tail = parser.end()
+    if tail is not None and (tail[1].strip() == DONE or tail[0] == b"error" or _holds_error(tail[1])):
+        return [tail]
+    return []
+
+
+def _holds_error(payload: bytes) -> bool:
+    try:
+        return bool(decode_event(payload).error)
+    except ValueError:
+        return False
+
+
+async def _drain(stream: HttpStream) -> None:
+    with contextlib.suppress(HttpError, TimeoutError):
+        async with asyncio.timeout(DRAIN_S):
+            await stream.read_all(MAX_ERROR_BODY_BYTES)

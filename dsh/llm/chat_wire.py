@@ -1,0 +1,126 @@
+"""What a chat-completions server streams, as structs: only the members that are read, leniently typed.
+
+Additional members are skipped without being built. Members that servers fill in odd ways are taken as they
+come and judged where they are used.
+"""
+
+import json
+from typing import Any
+
+import msgspec
+
+from dsh.session.value import clean_text
+
+
+class WireFunction(msgspec.Struct, gc=False):
+    """`function` of a tool call fragment."""
+
+    name: str | None = None
+    arguments: msgspec.Raw | None = None
+    """Mostly a JSON string; some servers send the object itself."""
+
+
+class WireToolCall(msgspec.Struct, gc=False):
+    """One fragment of a tool call."""
+
+    index: int | None = None
+    id: str | None = None
+    function: WireFunction | None = None
+
+
+class WireDelta(msgspec.Struct, gc=False):
+    """What a choice adds."""
+
+    content: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[WireToolCall] | None = None
+
+
+class WireChoice(msgspec.Struct, gc=False):
+    """One choice. `finish_reason` counts only where it is a string."""
+
+    index: int | None = None
+    delta: WireDelta | None = None
+    finish_reason: Any = None
+
+
+class WireEvent(msgspec.Struct, gc=False):
+    """One event of the stream."""
+
+    choices: list[WireChoice] | None = None
+    usage: Any = None
+    error: Any = None
+
+
+_decode = msgspec.json.Decoder(WireEvent).decode
+
+
+def decode_event(payload: bytes) -> WireEvent:
+    """One event.
+
+    Raises:
+        ValueError: it is not JSON, or not an event.
+    """
+    try:
+        return _decode(payload)
+    except msgspec.DecodeError:
+        return _decode_cleaned(payload)
+
+
+def _decode_cleaned(payload: bytes) -> WireEvent:
+    """The slow way: wrong UTF-8 and halves of surrogate pairs become U+FFFD, as does nothing else."""
+    try:
+        value = json.loads(payload.decode("utf-8", "replace"))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(f"not JSON: {error}") from None
+    try:
+        return _decode(clean_text(json.dumps(value, ensure_ascii=False)).encode())
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+
+
+def usage_of(value: Any) -> dict[str, Any] | None:
+    """A `TokenUsage` from a usage object; None where nothing was reported.
+
+    Cached tokens are part of `prompt_tokens` on this wire and are taken out. What is missing, negative or
+    no finite number counts as 0; more cached than prompt tokens leave an input of 0.
+    """
+    if not isinstance(value, dict):
+        return None
+    cached = _count(_member(value, "prompt_tokens_details", "cached_tokens"))
+    if cached is None:
+        cached = _count(value.get("prompt_cache_hit_tokens"))
+    usage = {
+        "inputTokens": max(0, (_count(value.get("prompt_tokens")) or 0) - (cached or 0)),
+        "outputTokens": _count(value.get("completion_tokens")) or 0,
+    }
+    if cached is not None:
+        usage["cacheReadTokens"] = cached
+    reasoning = _count(_member(value, "completion_tokens_details", "reasoning_tokens"))
+    if reasoning is not None:
+        usage["reasoningTokens"] = reasoning
+    return usage
+
+
+def _member(value: dict[str, Any], outer: str, inner: str) -> Any:
+    found = value.get(outer)
+    return found.get(inner) if isinstance(found, dict) else None
+
+
+def _count(value: Any) -> int | None:
+    """A token count; None where there is none, 0 where it is no use."""
+    if type(value) not in (int, float):
+        return None
+    return int(value) if 0 <= value <= 2**53 - 1 else 0
+
+
+def arguments_text(raw: msgspec.Raw | None) -> str:
+    """The argument text of a fragment; an object in its place is serialised."""
+    if raw is None:
+        return ""
+    value = msgspec.json.decode(raw)
+    if isinstance(value, str):
+        return value
+    return "" if value is None else msgspec.json.encode(value).decode()
