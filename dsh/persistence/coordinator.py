@@ -1,0 +1,386 @@
+"""The shared write path over a backend: order per id, ownership, repair before use, teardown.
+
+State per id: a live session's log, a reservation for resume, a session that is written without a live
+object, or a retirement under way; and views of cold sessions, kept while their file does not change.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from dsh.persistence.backend import Backend, Listing, RawLog
+from dsh.persistence.chain import Chains, Worker
+from dsh.persistence.error import PersistenceError, SessionCollision, SessionNotFound
+from dsh.persistence.live import LiveLog
+from dsh.persistence.view import LogView, build_view, same_prefix
+from dsh.persistence.write_behind import Scheduler
+from dsh.session.chunk_row import ChunkRun, Entry, entry_stop
+from dsh.session.event import SessionEvent
+from dsh.session.header import SessionHeader, header_from_json
+from dsh.session.log import Session
+
+_log = logging.getLogger("dsh.session-persistence")
+
+REPAIR_ROUNDS = 3
+"""How often a cold log that changes under its repair is read again before that becomes an error."""
+
+
+class _Cold:
+    """A session that is written without a live object."""
+
+    __slots__ = ("cursor", "header")
+
+    def __init__(self, header: SessionHeader, cursor: int) -> None:
+        self.header, self.cursor = header, cursor
+
+
+class Reservation:
+    """A repaired stored session that is about to go live. Holds its owner lock."""
+
+    def __init__(self, owner: "Coordinator", session: Session, cursor: int) -> None:
+        self._owner = owner
+        self.session = session
+        self.cursor = cursor
+        self.over = asyncio.Event()
+        """Set once the session was published or given back."""
+
+    async def release(self) -> None:
+        """Give the session back. Does nothing once it was published."""
+        if not self.over.is_set():
+            await self._owner.give_back(self)
+
+
+class Coordinator:
+    """Implements `dsh.persistence.service.SessionPersistence` over one backend."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        delay_s: float = 0.2,
+        cached_views: int = 5,
+        schedule: Scheduler | None = None,
+    ) -> None:
+        self._backend = backend
+        self._delay_s = delay_s
+        self._cached_views = cached_views
+        self._schedule = schedule or asyncio.get_running_loop().call_later
+        self._chains = Chains()
+        self._worker = Worker()
+        self._live: dict[str, LiveLog] = {}
+        self._cold: dict[str, _Cold] = {}
+        self._reserved: dict[str, Reservation] = {}
+        self._retiring: dict[str, tuple[LiveLog, asyncio.Task[None]]] = {}
+        self._views: dict[str, tuple[str, LogView]] = {}
+
+    # -- live sessions -----------------------------------------------------------------------------
+
+    def attach(self, session: Session, *, is_new: bool = False) -> LiveLog:
+        """Follow a live session. What storage says of its id is compared in the background.
+
+        Args:
+            is_new: the session is being announced; what is known at once vetoes it.
+
+        Raises:
+            SessionCollision: the id is reserved for, written by or stored from another session.
+        """
+        live = self._live.get(session.id)
+        if live is not None:
+            if live.session is session:
+                return live
+            if not live.is_unused:
+                raise SessionCollision(session.id, "another live session with this id is being stored")
+        reservation = self._reserved.get(session.id)
+        if reservation is not None and reservation.session is not session:
+            raise SessionCollision(session.id, "the stored session is being resumed by somebody else")
+        live = LiveLog(
+            session,
+            self._backend,
+            chains=self._chains,
+            worker=self._worker,
+            delay_s=self._delay_s,
+            schedule=self._schedule,
+        )
+        if reservation is not None:
+            if not reservation.cursor == session.first_live_seq <= session.length:
+                raise SessionCollision(session.id, "the resumed session is not as long as what is stored")
+            live.cursor = reservation.cursor
+            del self._reserved[session.id]
+            reservation.over.set()
+            live.touch()
+        else:
+            if is_new and session.first_live_seq == 0 and self._backend.is_taken(session.header):
+                raise SessionCollision(session.id, "a session with this id is stored already")
+            live.attached = asyncio.create_task(self._compare(live), name=f"attach {session.id}")
+            live.attached.add_done_callback(_retrieve)
+        self._live[session.id] = live
+        return live
+
+    def appended(self, session: Session) -> None:
+        """A live session has grown. The hot path."""
+        live = self._live.get(session.id)
+        if live is None or live.session is not session:
+            live = self.attach(session)
+        live.writes.touch()
+
+    async def flush(self, session: Session) -> None:
+        """Wait until everything the live session holds is durable.
+
+        Raises:
+            PersistenceError, OSError: it is not.
+        """
+        await self.attach(session).flush()
+
+    def retire(self, session: Session) -> None:
+        """The session is no longer live: store the rest, then give the log up."""
+        live = self._live.get(session.id)
+        if live is None or live.session is not session:
+            return
+        del self._live[session.id]
+        live.writes.close()
+        task = asyncio.create_task(self._retire(live), name=f"retire {session.id}")
+        task.add_done_callback(_retrieve)
+        self._retiring[session.id] = live, task
+
+    async def _retire(self, live: LiveLog) -> None:
+        session_id = live.session.id
+        try:
+            await live.flush()
+        except Exception as error:
+            _log.warning("session %s could not be stored at its end: %s", session_id, error)
+            raise
+        await self._chains.run(session_id, lambda: self._let_go(session_id))
+        self._retiring.pop(session_id, None)
+
+    async def _let_go(self, session_id: str) -> None:
+        self._cold.pop(session_id, None)
+        self._views.pop(session_id, None)
+        await self._worker.call(self._backend.release, session_id)
+
+    async def _compare(self, live: LiveLog) -> None:
+        session_id = live.session.id
+        await self._when_retired(session_id)
+        await self._chains.run(session_id, lambda: self._adopt(live))
+        live.touch()
+
+    async def _adopt(self, live: LiveLog) -> None:
+        """Find out how much of a live session is stored already.
+
+        Raises:
+            SessionCollision: what is stored is not the beginning of this session.
+        """
+        session = live.session
+        cold = self._cold.pop(session.id, None)
+        if cold is not None and cold.header.cwd != session.header.cwd:
+            raise SessionCollision(session.id, "it was registered for another working directory")
+        if await self._worker.call(self._backend.find, session.id) is None:
+            return
+        if not session.length:
+            raise SessionCollision(session.id, "a session with this id is stored already")
+        stored = await self._worker.call(self._backend.open, session.id)
+        if stored is None:
+            return
+        try:
+            view = await self._worker.call(build_view, stored)
+            if stored.header.cwd != session.header.cwd or not same_prefix(view, session):
+                raise SessionCollision(session.id, f"{stored.path} holds another session with this id")
+            await self._worker.call(self._backend.repair, stored, (), view.recovered)
+        except BaseException:
+            await self._worker.call(self._backend.release, session.id)
+            raise
+        live.cursor = view.stored_length
+
+    async def _when_retired(self, session_id: str) -> None:
+        """Wait for the id's retirement; who waited gets its error."""
+        if (retiring := self._retiring.get(session_id)) is not None:
+            await asyncio.shield(retiring[1])
+
+    # -- the service -------------------------------------------------------------------------------
+
+    def locate(self, header: SessionHeader) -> Path | None:
+        return self._backend.locate(header)
+
+    async def create(self, header: SessionHeader) -> None:
+        header_from_json(header.to_json())
+        await self._when_retired(header.id)
+        await self._chains.run(header.id, lambda: self._create(header))
+
+    async def _create(self, header: SessionHeader) -> None:
+        if header.id in self._live or header.id in self._cold or header.id in self._reserved:
+            raise SessionCollision(header.id, "the id is in use")
+        if await self._worker.call(self._backend.find, header.id) is not None:
+            raise SessionCollision(header.id, "a session with this id is stored already")
+        self._cold[header.id] = _Cold(header, 0)
+
+    async def append(self, session_id: str, events: Sequence[Entry]) -> None:
+        if events:
+            await self._when_retired(session_id)
+            await self._chains.run(session_id, lambda: self._append(session_id, tuple(events)))
+
+    async def _append(self, session_id: str, events: tuple[Entry, ...]) -> None:
+        if session_id in self._live or session_id in self._reserved:
+            raise SessionCollision(session_id, "it is live, and only its own log is stored")
+        cold = self._cold.get(session_id)
+        if cold is None:
+            view = await self._repaired(session_id)
+            cold = _Cold(view.header, view.length)
+        expected = cold.cursor
+        for event in events:
+            seq = event.seq0 if isinstance(event, ChunkRun) else event.seq
+            if seq != expected:
+                raise PersistenceError(f"session {session_id!r}: expected seq {expected}, found {seq}")
+            expected = entry_stop(event)
+        self._views.pop(session_id, None)
+        try:
+            await self._worker.call(self._backend.append, cold.header, events)
+        finally:
+            await self._worker.call(self._backend.rest, session_id)
+        cold.cursor = expected
+        self._cold[session_id] = cold
+
+    async def prepare(self, session_id: str) -> Reservation:
+        await self._when_retired(session_id)
+        while (earlier := self._reserved.get(session_id)) is not None:
+            await earlier.over.wait()
+        return await self._chains.run(session_id, lambda: self._prepare(session_id))
+
+    async def _prepare(self, session_id: str) -> Reservation:
+        if session_id in self._live or session_id in self._reserved:
+            raise SessionCollision(session_id, "it is live")
+        view = await self._repaired(session_id)
+        session = view.to_session()
+        reservation = Reservation(self, session, view.length)
+        self._reserved[session_id] = reservation
+        return reservation
+
+    async def _repaired(self, session_id: str) -> LogView:
+        """Open a stored session for writing and write its repair. Validated whole before anything is cut.
+
+        Raises:
+            SessionNotFound, SessionBusy, SessionCorruption, SessionFormatUnsupported, OSError
+        """
+        self._cold.pop(session_id, None)
+        await self._worker.call(self._backend.release, session_id)
+        stored = await self._worker.call(self._backend.open, session_id)
+        if stored is None:
+            raise SessionNotFound(session_id)
+        try:
+            view = await self._worker.call(build_view, stored)
+            if view.needs_repair:
+                self._views.pop(session_id, None)
+                await self._worker.call(self._backend.repair, stored, view.closers, view.recovered)
+        except BaseException:
+            await self._worker.call(self._backend.release, session_id)
+            raise
+        return view
+
+    async def give_back(self, reservation: Reservation) -> None:
+        """End a reservation that was not used."""
+        session_id = reservation.session.id
+        if self._reserved.get(session_id) is reservation:
+            del self._reserved[session_id]
+            await self._chains.run(session_id, lambda: self._let_go(session_id))
+        reservation.over.set()
+
+    async def load(self, session_id: str) -> LogView:
+        await self._when_retired(session_id)
+        if (live := self._live.get(session_id)) is not None:
+            view = LogView(live.session.copy())
+            await live.flush()
+            if not view.length:
+                raise SessionNotFound(session_id)
+            if view.open_turn is not None:
+                raise PersistenceError(f"session {session_id!r}: turn {view.open_turn} is open")
+            return view
+        return await self._chains.run(session_id, lambda: self._load(session_id))
+
+    async def _load(self, session_id: str) -> LogView:
+        for _ in range(REPAIR_ROUNDS):
+            view = await self._inspect(session_id)
+            if not view.needs_repair:
+                return view
+            if session_id in self._reserved:
+                raise SessionCollision(session_id, "it is being resumed")
+            await self._repaired(session_id)
+            await self._worker.call(self._backend.release, session_id)
+        raise PersistenceError(f"session {session_id!r}: the log keeps changing")
+
+    async def inspect(self, session_id: str) -> LogView:
+        await self._when_retired(session_id)
+        if (live := self._live.get(session_id)) is not None:
+            return LogView(live.session.copy())
+        return await self._chains.run(session_id, lambda: self._inspect(session_id))
+
+    async def _inspect(self, session_id: str) -> LogView:
+        revision = await self._worker.call(self._backend.revision, session_id)
+        if revision is None:
+            raise SessionNotFound(session_id)
+        kept = self._views.pop(session_id, None)
+        if kept is None or kept[0] != revision:
+            stored = await self._worker.call(self._backend.load, session_id)
+            if stored is None:
+                raise SessionNotFound(session_id)
+            kept = stored.revision, await self._worker.call(build_view, stored)
+        self._views[session_id] = kept
+        while len(self._views) > self._cached_views:
+            del self._views[next(iter(self._views))]
+        return kept[1]
+
+    async def read_from(self, session_id: str, seq: int) -> tuple[SessionEvent, ...]:
+        if type(seq) is not int or seq < 0:
+            raise TypeError(f"a seq is an integer from 0, found {seq!r}")
+        await self._when_retired(session_id)
+        return await self._chains.run(session_id, lambda: self._read_from(session_id, seq))
+
+    async def _read_from(self, session_id: str, seq: int) -> tuple[SessionEvent, ...]:
+        stored = await self._worker.call(self._backend.load, session_id)
+        if stored is None:
+            raise SessionNotFound(session_id)
+        view = await self._worker.call(build_view, stored)
+        return tuple(view.events(seq, view.stored_length))
+
+    async def read_raw(self, session_id: str) -> RawLog:
+        raw = await self._chains.run(
+            session_id, lambda: self._worker.call(self._backend.read_raw, session_id)
+        )
+        if raw is None:
+            raise SessionNotFound(session_id)
+        return raw
+
+    async def list(self) -> Listing:
+        return await self._worker.call(self._backend.list)
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Store what every live session holds, finish what was started, close the backend.
+
+        Raises:
+            Exception: what went wrong, or a group of it.
+        """
+        errors: list[Exception] = []
+        for live in [*self._live.values(), *(live for live, _ in self._retiring.values())]:
+            live.writes.close()
+            try:
+                await live.flush()
+            except Exception as error:
+                errors.append(error)
+        await asyncio.gather(*(task for _, task in self._retiring.values()), return_exceptions=True)
+        await self._chains.join()
+        try:
+            await self._worker.call(self._backend.close)
+        except Exception as error:
+            errors.append(error)
+        self._worker.stop()
+        self._live.clear()
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            raise ExceptionGroup(f"closing {self._backend.name}", errors)
+
+
+def _retrieve(task: "asyncio.Task[None]") -> None:
+    """Whoever needs the outcome awaits the task; nobody else has to hear of it."""
+    if not task.cancelled():
+        task.exception()

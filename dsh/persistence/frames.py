@@ -1,0 +1,171 @@
+"""A zstd log is a concatenation of independent frames; here they are found, decoded and made.
+
+Frames are found by structure alone (RFC 8878 §3.1), without decompressing: that tells a frame which
+lacks its end (a tear) from one that is wrong (damage).
+"""
+
+from typing import NamedTuple
+
+import zstandard
+
+MAGIC = b"\x28\xb5\x2f\xfd"
+LEVEL = 3
+MAX_BLOCK = 128 * 1024
+"""No block may be larger, compressed or not (RFC 8878 §3.1.1.2.4)."""
+MAX_FRAME_TEXT = 1 << 30
+"""A frame that decodes to more than this is refused: memory stays bounded whatever the file says."""
+_STEP = 1 << 20
+
+
+class FrameDefect(Exception):
+    """A frame is wrong: its structure, its checksum or its content. `offset` is the file's."""
+
+    def __init__(self, offset: int, reason: str) -> None:
+        super().__init__(f"zstd frame at byte {offset}: {reason}")
+        self.offset = offset
+        self.reason = reason
+
+
+class Frame(NamedTuple):
+    """A structurally complete frame: bytes `start` to `end` of the file."""
+
+    start: int
+    end: int
+    has_checksum: bool
+
+
+class FrameScan(NamedTuple):
+    """All complete frames from the beginning, and where a torn one starts, if the file ends inside it."""
+
+    frames: list[Frame]
+    torn_start: int | None
+
+
+def scan_frames(data: bytes, start: int = 0) -> FrameScan:
+    """Find the frames of a file.
+
+    A rest that is nothing but NUL bytes counts as torn: that is how a crash leaves blocks that were
+    never written, and it holds no information.
+
+    Raises:
+        FrameDefect: something that is not a frame stands where one must begin, or a frame's structure
+            is complete and invalid.
+    """
+    frames: list[Frame] = []
+    at = start
+    while at < len(data):
+        frame = next_frame(data, at)
+        if frame is None:
+            return FrameScan(frames, at)
+        frames.append(frame)
+        at = frame.end
+    return FrameScan(frames, None)
+
+
+def next_frame(data: bytes, start: int) -> Frame | None:
+    """The frame that begins at `start`, or None when the file ends inside it.
+
+    Raises:
+        FrameDefect: see `scan_frames`.
+    """
+    size = len(data)
+    if size - start < 4:
+        return None
+    if data[start : start + 4] != MAGIC:
+        if not data[start:].strip(b"\0"):
+            return None
+        raise FrameDefect(start, "no frame begins here (wrong magic number)")
+    if size == start + 4:
+        return None
+    descriptor = data[start + 4]
+    if descriptor & 0x18:
+        raise FrameDefect(start, "reserved bits are set in the frame header")
+    has_checksum = bool(descriptor & 0x04)
+    at = start + 5 + _header_rest(descriptor)
+    while True:
+        if at + 3 > size:
+            return None
+        block = int.from_bytes(data[at : at + 3], "little")
+        is_last, kind, length = block & 1, block >> 1 & 3, block >> 3
+        if kind == 3 or length > MAX_BLOCK:
+            raise FrameDefect(start, "a block header is invalid")
+        at += 3 + (1 if kind == 1 else length)
+        if at > size:
+            return None
+        if is_last:
+            break
+    end = at + 4 if has_checksum else at
+    return Frame(start, end, has_checksum) if end <= size else None
+
+
+def _header_rest(descriptor: int) -> int:
+    """Bytes of the frame header behind the descriptor: window, dictionary id, content size."""
+    is_single = descriptor >> 5 & 1
+    content_size = (is_single, 2, 4, 8)[descriptor >> 6]
+    return (0 if is_single else 1) + (0, 1, 2, 4)[descriptor & 3] + content_size
+
+
+def decode_frame(data: bytes, frame: Frame) -> bytes:
+    """The text of a complete frame.
+
+    Raises:
+        FrameDefect: checksum or content do not hold, or the text is larger than `MAX_FRAME_TEXT`.
+    """
+    parts: list[bytes] = []
+    total = 0
+    view = memoryview(data)[frame.start : frame.end]
+    try:
+        with zstandard.ZstdDecompressor().stream_reader(view) as reader:
+            while part := reader.read(_STEP):
+                parts.append(part)
+                total += len(part)
+                if total > MAX_FRAME_TEXT:
+                    raise FrameDefect(frame.start, f"decodes to more than {MAX_FRAME_TEXT} bytes")
+    except zstandard.ZstdError as error:
+        raise FrameDefect(frame.start, f"damaged ({error})") from None
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def decode_torn(data: bytes, start: int) -> bytes:
+    """What the available blocks of a frame without its end decode to; empty where they decode to nothing."""
+    decoder = zstandard.ZstdDecompressor().decompressobj()
+    parts: list[bytes] = []
+    total = 0
+    try:
+        for at in range(start, len(data), _STEP):
+            part = decoder.decompress(data[at : at + _STEP])
+            parts.append(part)
+            total += len(part)
+            if total > MAX_FRAME_TEXT or decoder.eof:
+                break
+    except zstandard.ZstdError:
+        return b"".join(parts)
+    return b"".join(parts)
+
+
+def later_frame(data: bytes, start: int) -> int | None:
+    """Where a complete frame that decodes to whole JSON lines begins behind `start`, or None.
+
+    A torn frame must be the last thing in a file. One damaged size field in an early frame makes it seem
+    torn and would take everything behind it along; a good frame further on gives that away.
+    """
+    at = start
+    while (at := data.find(MAGIC, at + 1)) >= 0:
+        try:
+            frame = next_frame(data, at)
+            text = decode_frame(data, frame) if frame is not None else b""
+        except FrameDefect:
+            continue
+        if text.endswith(b"\n") and all(map(_looks_like_record, text[:-1].split(b"\n"))):
+            return at
+    return None
+
+
+def _looks_like_record(line: bytes) -> bool:
+    line = line.strip(b" \t\r")
+    return line.startswith(b"{") and line.endswith(b"}")
+
+
+def encode_frame(text: bytes) -> bytes:
+    """One frame with a checksum, at the level the original writes."""
+    return zstandard.ZstdCompressor(level=LEVEL, write_checksum=True).compress(text)

@@ -1,0 +1,324 @@
+"""The JSONL backend: one append-only file a session. Synchronous; the coordinator calls it in its worker.
+
+A log open for writing is known by path, identity and owner lock. A log in either encoding is read, and
+appended to in the encoding it has.
+"""
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from dsh.persistence import frames, writer
+from dsh.persistence.backend import Listing, RawLog, StoredProblem, StoredSession
+from dsh.persistence.error import LogRefusal, PersistenceError, SessionCollision, SessionCorruption
+from dsh.persistence.files import Files
+from dsh.persistence.layout import LOG_NAMES, Encoding, log_path, session_dir, session_name
+from dsh.persistence.lock import OwnerLock
+from dsh.persistence.reader import StoredLog, read_header, read_log, read_raw, read_stable, revision_of
+from dsh.persistence.writer import Identity, UncleanTail
+from dsh.session.chunk_row import Entry, expand, pack
+from dsh.session.header import SessionHeader
+from dsh.session.value import encode
+
+_Problems = list[StoredProblem]
+_log = logging.getLogger("dsh.session-persistence")
+
+
+class _OpenLog:
+    """A log this process writes: what it is known to be, and the lock on it."""
+
+    __slots__ = ("encoding", "identity", "lacks_newline", "lock", "path", "unclean")
+
+    def __init__(self, path: Path, encoding: Encoding, lock: OwnerLock | None) -> None:
+        self.path = path
+        self.encoding: Encoding = encoding
+        self.lock = lock
+        self.identity: Identity | None = None
+        """None until the file exists."""
+        self.lacks_newline = False
+        self.unclean = 0
+        """Bytes that a failed append may have left behind the known end."""
+
+
+class JsonlBackend:
+    """`<root>/<project>/<session>/session.jsonl[.zstd]`."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        encoding: Encoding = "zstd",
+        pack_chunks: bool = True,
+        files: Files | None = None,
+    ) -> None:
+        self.root = root
+        self.name = f"JSONL sessions under {root}"
+        self._encoding: Encoding = encoding
+        self._pack_chunks = pack_chunks
+        self._files = files or Files()
+        self._open: dict[str, _OpenLog] = {}
+
+    # -- looking -----------------------------------------------------------------------------------
+
+    def locate(self, header: SessionHeader) -> Path:
+        """Where the log is or would be; no I/O."""
+        log = self._open.get(header.id)
+        return log.path if log is not None else log_path(self.root, header.id, header.cwd, self._encoding)
+
+    def is_taken(self, header: SessionHeader) -> bool:
+        """Whether a log lies where this one would: two look-ups of names."""
+        return bool(_logs_in(session_dir(self.root, header.id, header.cwd)))
+
+    def find(self, session_id: str) -> Path | None:
+        """The stored log of a session, or None.
+
+        Raises:
+            SessionCorruption: there is more than one.
+        """
+        if (log := self._open.get(session_id)) is not None and log.identity is not None:
+            return log.path
+        found = [path for folder in self._folders(session_name(session_id)) for path in _logs_in(folder)]
+        if len(found) > 1:
+            places = " and ".join(str(path) for path in found)
+            raise SessionCorruption(
+                f"session {session_id!r} is stored more than once: {places}", path=str(found[0])
+            )
+        return found[0] if found else None
+
+    def find_by_prefix(self, prefix: str) -> list[Path]:
+        """The stored logs whose id begins so; an exact id gives that one alone."""
+        name = session_name(prefix)
+        if exact := [path for folder in self._folders(name) for path in _logs_in(folder)]:
+            return exact
+        return [path for path in self._all_logs() if path.parent.name.startswith(name)]
+
+    def _folders(self, name: str) -> Iterator[Path]:
+        for project in self._projects():
+            folder = project / name
+            if folder.is_dir():
+                yield folder
+
+    def _projects(self) -> list[Path]:
+        try:
+            with os.scandir(self.root) as entries:
+                return sorted(Path(entry.path) for entry in entries if entry.is_dir())
+        except FileNotFoundError:
+            return []
+
+    def _all_logs(self) -> Iterator[Path]:
+        for project in self._projects():
+            for folder in sorted(path for path in project.iterdir() if path.is_dir()):
+                yield from _logs_in(folder)
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def load(self, session_id: str) -> StoredLog | None:
+        """The stored log of a session, or None.
+
+        Raises:
+            SessionCorruption, SessionFormatUnsupported, OSError
+        """
+        path = self.find(session_id)
+        if path is None:
+            return None
+        stored = read_log(path)
+        self._check_identity(stored.header, path, session_id)
+        return stored
+
+    def revision(self, session_id: str) -> str | None:
+        """The revision of the stored log, or None."""
+        path = self.find(session_id)
+        return None if path is None else revision_of(path.stat())
+
+    def read_raw(self, session_id: str) -> RawLog | None:
+        """The committed text of the stored log, or None. The version is not looked at."""
+        path = self.find(session_id)
+        return None if path is None else RawLog(path=path, content=read_raw(path, session_id))
+
+    def _check_identity(self, header: SessionHeader, path: Path, session_id: str | None) -> None:
+        """A log's header must derive the place where it lies.
+
+        Raises:
+            SessionCorruption: it does not, or holds another id.
+        """
+        if session_id is not None and header.id != session_id:
+            raise SessionCorruption(
+                f"the header is that of session {header.id!r}, not of {session_id!r}", path=str(path), line=1
+            )
+        derived = session_dir(self.root, header.id, header.cwd) / path.name
+        if derived != path and not (derived.exists() and derived.samefile(path)):
+            raise SessionCorruption(
+                f"the header of session {header.id!r} belongs at {derived}", path=str(path), line=1
+            )
+
+    def list(self) -> Listing:
+        """Headers of all stored sessions; what cannot be listed becomes a problem of its own."""
+        sessions: dict[str, StoredSession] = {}
+        problems: _Problems = []
+        for project in self._projects():
+            try:
+                folders = sorted(project.iterdir())
+            except OSError as error:
+                problems.append(StoredProblem(project, _reason(error)))
+                continue
+            for folder in folders:
+                self._list_folder(folder, sessions, problems)
+        return Listing(tuple(sessions.values()), tuple(problems))
+
+    def _list_folder(self, folder: Path, sessions: dict[str, StoredSession], problems: _Problems) -> None:
+        if not folder.is_dir():
+            if folder.name.endswith((".jsonl", ".jsonl.zstd")):
+                problems.append(StoredProblem(folder, "a log lies where a session's folder is expected"))
+            return
+        logs = _logs_in(folder)
+        if len(logs) > 1:
+            problems.append(StoredProblem(folder, "holds a plain and a compressed log"))
+            return
+        for path in logs:
+            try:
+                header, revision = read_header(path)
+                self._check_identity(header, path, None)
+            except (LogRefusal, PersistenceError, OSError) as error:
+                problems.append(StoredProblem(path, _reason(error)))
+                continue
+            if (twin := sessions.get(header.id)) is not None:
+                problems.append(StoredProblem(path, f"session {header.id!r} is also stored at {twin.path}"))
+                continue
+            sessions[header.id] = StoredSession(header, path, revision)
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    def open(self, session_id: str) -> StoredLog | None:
+        """Take the owner lock of a stored session, then read it. None when nothing is stored.
+
+        Raises:
+            SessionBusy: somebody else writes it.
+            SessionCorruption, SessionFormatUnsupported, OSError: the lock is given back.
+        """
+        path = self.find(session_id)
+        if path is None:
+            return None
+        lock = OwnerLock.acquire(path.parent)
+        try:
+            stored = read_log(path)
+            self._check_identity(stored.header, path, session_id)
+        except BaseException:
+            lock.release()
+            raise
+        log = _OpenLog(path, stored.encoding, lock)
+        log.identity = stored.identity
+        log.lacks_newline = stored.lacks_newline
+        self._open[session_id] = log
+        return stored
+
+    def append(self, header: SessionHeader, entries: Sequence[Entry]) -> None:
+        """Store entries behind what is there, or the header and these as a new log. Durable on return.
+
+        Raises:
+            SessionBusy, SessionCollision, SessionFileChanged, UncleanTail, OSError: nothing was stored.
+        """
+        log = self._open.get(header.id)
+        if log is None:
+            log = self._reserve(header)
+        elif log.lock is None:
+            log.lock = OwnerLock.acquire(log.path.parent)
+        text = self._text(entries)
+        if log.identity is None:
+            log.identity = self._create(log, header, text)
+            return
+        data = self._encoded(log.encoding, b"\n" + text if log.lacks_newline else text)
+        try:
+            log.identity = writer.append(self._files, log.path, data, log.identity, unclean=log.unclean)
+        except UncleanTail as error:
+            log.unclean = max(log.unclean, error.written)
+            raise
+        log.lacks_newline, log.unclean = False, 0
+
+    def _reserve(self, header: SessionHeader) -> _OpenLog:
+        path = log_path(self.root, header.id, header.cwd, self._encoding)
+        writer.make_dirs(self._files, path.parent)
+        log = _OpenLog(path, self._encoding, OwnerLock.acquire(path.parent))
+        self._open[header.id] = log
+        return log
+
+    def _create(self, log: _OpenLog, header: SessionHeader, text: bytes) -> Identity:
+        """The header is a frame of its own, the first batch another; both become visible at once."""
+        line = encode(header.to_line()) + b"\n"
+        data = self._encoded(log.encoding, line) + (self._encoded(log.encoding, text) if text else b"")
+        other = log.path.with_name(LOG_NAMES["plain" if log.encoding == "zstd" else "zstd"])
+        try:
+            return writer.create(self._files, log.path, data, session_id=header.id, other=other)
+        except SessionCollision:
+            self.release(header.id)
+            raise
+
+    def repair(self, stored: StoredLog, closers: Sequence[Entry], recovered: Sequence[Entry]) -> None:
+        """Cut the torn tail of an open log and add closers. The bytes cut off are kept beside it.
+
+        With a tail the file is replaced as a whole, so that a crash leaves either the old one or the new.
+
+        Raises:
+            SessionFileChanged, OSError: the log is as it was.
+        """
+        if stored.torn is None:
+            if closers:
+                self.append(stored.header, closers)
+            return
+        log = self._open[stored.header.id]
+        assert log.identity is not None
+        data, found = read_stable(log.path)
+        if Identity.of(found) != log.identity:
+            raise SessionCorruption("the log changed while it was being repaired", path=str(log.path))
+        keep, tail = data[: stored.torn.keep], data[stored.torn.keep :]
+        aside = writer.keep_aside(self._files, log.path, tail, stored.torn.keep)
+        text = self._text((*recovered, *closers))
+        if text:
+            keep += self._encoded(log.encoding, b"\n" + text if log.lacks_newline else text)
+            log.lacks_newline = False
+        log.identity = writer.replace(self._files, log.path, keep, log.identity)
+        _log.warning(
+            "%s: %s; %d bytes were cut off at byte %d and kept in %s",
+            log.path,
+            stored.torn.reason,
+            len(tail),
+            stored.torn.keep,
+            aside.name,
+        )
+
+    def rest(self, session_id: str) -> None:
+        """Give the lock back but remember the file: the next append takes the lock again."""
+        log = self._open.get(session_id)
+        if log is not None and log.lock is not None:
+            log.lock.release()
+            log.lock = None
+
+    def release(self, session_id: str) -> None:
+        """Forget an open log and give its lock back."""
+        self.rest(session_id)
+        self._open.pop(session_id, None)
+
+    def close(self) -> None:
+        """Give every lock back."""
+        for session_id in list(self._open):
+            self.release(session_id)
+
+    def _text(self, entries: Sequence[Entry]) -> bytes:
+        rows = pack(entries) if self._pack_chunks else (event.to_json() for event in expand(entries))
+        return b"".join(encode(row) + b"\n" for row in rows)
+
+    @staticmethod
+    def _encoded(encoding: Encoding, text: bytes) -> bytes:
+        return frames.encode_frame(text) if encoding == "zstd" else text
+
+
+def _logs_in(folder: Path) -> list[Path]:
+    return [path for name in LOG_NAMES.values() if os.path.lexists(path := folder / name)]
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, LogRefusal):
+        return error.reason
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return str(error)

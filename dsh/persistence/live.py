@@ -1,0 +1,88 @@
+"""A live session and its stored log: how far it is stored, and the writing of what is not."""
+
+import asyncio
+import logging
+
+from dsh.persistence.backend import Backend
+from dsh.persistence.chain import Chains, Worker
+from dsh.persistence.write_behind import Scheduler, WriteBehind
+from dsh.persistence.writer import UncleanTail
+from dsh.session.chunk_row import entry_stop
+from dsh.session.log import Session
+
+_log = logging.getLogger("dsh.session-persistence")
+
+
+class LiveLog:
+    """State: `cursor`, the seq of the first event that is not durable yet. The session is the queue."""
+
+    def __init__(
+        self,
+        session: Session,
+        backend: Backend,
+        *,
+        chains: Chains,
+        worker: Worker,
+        delay_s: float,
+        schedule: Scheduler,
+    ) -> None:
+        self.session = session
+        self.cursor = 0
+        self.attached: asyncio.Task[None] | None = None
+        """Settles when storage has been compared with the session; None once it went well."""
+        self._backend = backend
+        self._chains = chains
+        self._worker = worker
+        self.writes = WriteBehind(
+            self._write, self._is_dirty, delay_s, schedule=schedule, on_failure=self._failed
+        )
+
+    @property
+    def is_unused(self) -> bool:
+        """Nothing of the session is stored, or waiting to be."""
+        return self.cursor == 0 and self.writes.is_idle
+
+    def touch(self) -> None:
+        """The session has grown."""
+        if self._is_dirty():
+            self.writes.touch()
+
+    async def flush(self) -> None:
+        """Wait until everything the session holds is durable.
+
+        Raises:
+            PersistenceError, OSError: it is not; the events are kept, a later flush tries again.
+        """
+        await self._when_attached()
+        await self.writes.flush()
+
+    def _is_dirty(self) -> bool:
+        return self.session.length > self.cursor
+
+    async def _when_attached(self) -> None:
+        if self.attached is not None:
+            await asyncio.shield(self.attached)
+            self.attached = None
+
+    async def _write(self) -> None:
+        await self._when_attached()
+        await self._chains.run(self.session.id, self._store)
+
+    async def _store(self) -> None:
+        entries = self.session.entries(self.cursor)
+        if entries:
+            await self._worker.call(self._backend.append, self.session.header, entries)
+            self.cursor = entry_stop(entries[-1])
+
+    def _failed(self, error: Exception, is_first: bool) -> bool:
+        can_retry = isinstance(error, OSError | UncleanTail)
+        if is_first:
+            waiting = self.session.length - self.cursor
+            _log.warning(
+                "session %s: %d events could not be stored: %s%s",
+                self.session.id,
+                waiting,
+                error,
+                "; trying again" if can_retry else "",
+            )
+        return can_retry

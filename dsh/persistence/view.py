@@ -1,0 +1,135 @@
+"""A stored log as its readers see it: checked, balanced by closers, immutable.
+
+Pure: what is read becomes a view here, and nothing is written.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from dsh.persistence.error import SessionCorruption, SessionFormatUnsupported
+from dsh.persistence.reader import StoredLog
+from dsh.session.chunk_row import ChunkRun, Entry
+from dsh.session.error import CorruptLog, SessionError, UnsupportedLog
+from dsh.session.event import SessionEvent
+from dsh.session.header import SessionHeader
+from dsh.session.log import Session
+from dsh.session.message import Message
+from dsh.session.restore import restore
+from dsh.session.value import FrozenDict, json_equal
+
+
+class LogView:
+    """The events of a log as they were at one moment, and what is folded from them.
+
+    The view of a stored log holds the closers that repair adds, and no `session/end-seed` for this reading.
+    """
+
+    __slots__ = ("_session", "closers", "is_torn", "recovered", "stored_length")
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        closers: Sequence[Entry] = (),
+        recovered: Sequence[Entry] = (),
+        is_torn: bool = False,
+    ) -> None:
+        """`session` becomes the view's own: nobody else may append to it."""
+        self._session = session
+        self.closers = tuple(closers)
+        """The last events of the view, which are not stored yet."""
+        self.recovered = tuple(recovered)
+        """Events read out of a torn tail; repair stores them again."""
+        self.is_torn = is_torn
+        self.stored_length = session.length - len(self.closers)
+        """How many events are stored; the closers come after them."""
+
+    @property
+    def header(self) -> SessionHeader:
+        return self._session.header
+
+    @property
+    def length(self) -> int:
+        """The number of events."""
+        return self._session.length
+
+    @property
+    def needs_repair(self) -> bool:
+        """The stored file would be changed by opening the session for writing."""
+        return self.is_torn or bool(self.closers)
+
+    def entries(self, start: int = 0) -> list[Entry]:
+        """Events from `start` on, packed runs left packed."""
+        return self._session.entries(start)
+
+    def events(self, start: int = 0, stop: int | None = None) -> Iterator[SessionEvent]:
+        """Events from `start` up to `stop`, packed runs expanded one by one."""
+        return self._session.events(start, stop)
+
+    def event(self, seq: int) -> SessionEvent:
+        return self._session.event(seq)
+
+    def derive_messages(self) -> tuple[Message, ...]:
+        """What the model would be shown."""
+        return self._session.derive_messages()
+
+    @property
+    def surface_nodes(self) -> tuple[int, ...]:
+        """The seqs the messages come from."""
+        return self._session.surface_nodes
+
+    @property
+    def request_header(self) -> FrozenDict | None:
+        """The last request header in canonical form."""
+        return self._session.request_header
+
+    @property
+    def open_turn(self) -> int | None:
+        """Number of the turn that has no end; only a live session's view has one."""
+        return self._session.open_turn
+
+    def to_session(self) -> Session:
+        """A session that continues this log: the view, then `session/end-seed` unless it ends with one."""
+        session = self._session.copy()
+        session.end_seed()
+        return session
+
+
+def build_view(stored: StoredLog) -> LogView:
+    """Check what was read, closers included.
+
+    Raises:
+        SessionCorruption: an event breaks a rule, or the closers would; the error holds the line.
+        SessionFormatUnsupported: an event type that this program may neither interpret nor pass over.
+    """
+    path = str(stored.path)
+    try:
+        restored = restore(stored.header, stored.entries)
+    except UnsupportedLog as error:
+        raise SessionFormatUnsupported(f"{error} (raw log: {path})", path=path, line=_line(error)) from error
+    except CorruptLog as error:
+        raise SessionCorruption(error.message, path=path, line=_line(error)) from error
+    except SessionError as error:
+        raise SessionCorruption(f"header: {error}", path=path, line=1) from error
+    added = len(restored.closers)
+    recovered: list[Entry] = []
+    if stored.torn is not None and stored.torn.recovered:
+        from_torn = stored.entries[-stored.torn.recovered :]
+        first = stored.next_seq - sum(len(e) if isinstance(e, ChunkRun) else 1 for e in from_torn)
+        recovered = restored.view.entries(first)
+        recovered = recovered[: len(recovered) - added]
+    return LogView(
+        restored.view, closers=restored.closers, recovered=recovered, is_torn=stored.torn is not None
+    )
+
+
+def _line(error: CorruptLog | UnsupportedLog) -> int:
+    """The 1-based line of the entry at fault: entries are the lines behind the header's."""
+    return 0 if error.index is None else error.index + 2
+
+
+def same_prefix(view: LogView, session: Session) -> bool:
+    """Whether a live session begins with exactly the stored events."""
+    if view.stored_length > session.length:
+        return False
+    stored, live = view.events(0, view.stored_length), session.events(0, view.stored_length)
+    return all(json_equal(a.to_json(), b.to_json()) for a, b in zip(stored, live, strict=True))

@@ -1,0 +1,175 @@
+"""Putting a log on disk: atomic creation, checked append, atomic replacement.
+
+After any failure the log is absent or complete, or as long as it was (`spec/persistence.md` §6).
+"""
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+from typing import NamedTuple
+
+from dsh.persistence.error import PersistenceError, SessionCollision, SessionFileChanged
+from dsh.persistence.files import Files
+
+
+class Identity(NamedTuple):
+    """What a file is known to be: compared before each append."""
+
+    dev: int
+    ino: int
+    size: int
+
+    @classmethod
+    def of(cls, stat: os.stat_result) -> "Identity":
+        return cls(stat.st_dev, stat.st_ino, stat.st_size)
+
+
+class UncleanTail(PersistenceError):
+    """An append failed, and so did taking its bytes back. `identity` is the file before both."""
+
+    def __init__(self, path: Path, write: Exception, undo: Exception, written: int) -> None:
+        self.written = written
+        """At most so many bytes of the failed append may stand behind the known end."""
+        super().__init__(f"{path}: append failed ({write}), and so did cutting it off again ({undo})")
+
+
+def make_dirs(files: Files, path: Path) -> None:
+    """Create a folder and what is missing above it; each new name is made durable in its parent."""
+    missing: list[Path] = []
+    while not path.is_dir():
+        missing.append(path)
+        if path.parent == path:
+            break
+        path = path.parent
+    for folder in reversed(missing):
+        if files.make_dir(folder):
+            files.sync_dir(folder.parent)
+
+
+def create(files: Files, target: Path, data: bytes, *, session_id: str, other: Path) -> Identity:
+    """Publish a new log with all its bytes at once. The folder must exist.
+
+    A hard link publishes, since it fails where a rename would replace: of two creators one wins.
+
+    Raises:
+        SessionCollision: the log is there already, in this encoding or the `other`.
+        OSError: nothing is there under the target's name.
+    """
+    for path in (target, other):
+        if os.path.lexists(path):
+            raise SessionCollision(session_id, f"{path} exists already")
+    temp = _temp_name(target)
+    try:
+        identity = _write_whole(files, temp, data)
+        try:
+            files.link(temp, target)
+        except FileExistsError:
+            raise SessionCollision(session_id, f"{target} was created by another process just now") from None
+        try:
+            files.sync_dir(target.parent)
+        except BaseException:
+            files.unlink(target)
+            raise
+    except BaseException:
+        _drop(files, temp)
+        raise
+    _drop(files, temp)
+    return identity
+
+
+def append(files: Files, path: Path, data: bytes, known: Identity, *, unclean: int = 0) -> Identity:
+    """Add bytes behind the known end of a file and make them durable.
+
+    Args:
+        known: the file as it was last seen; it must still be that file, of that size.
+        unclean: so many bytes more may stand behind the end, left by an append that could not be undone.
+
+    Raises:
+        SessionFileChanged: it is another file, or has another size.
+        UncleanTail: see there.
+        OSError: the write failed; the file has its old size.
+    """
+    try:
+        fd = files.open_append(path)
+    except FileNotFoundError:
+        raise SessionFileChanged(str(path), "the file has gone") from None
+    try:
+        now = Identity.of(files.stat(fd))
+        if (now.dev, now.ino) != (known.dev, known.ino):
+            raise SessionFileChanged(str(path), "the file was replaced by another")
+        if now.size != known.size:
+            if not known.size < now.size <= known.size + unclean:
+                raise SessionFileChanged(str(path), f"the size changed from {known.size} to {now.size} bytes")
+            files.truncate(fd, known.size)
+        try:
+            _write_all(files, fd, data)
+            files.fsync(fd)
+        except Exception as error:
+            try:
+                files.truncate(fd, known.size)
+                files.fsync(fd)
+            except OSError as second:
+                raise UncleanTail(path, error, second, len(data)) from error
+            raise
+    finally:
+        files.close(fd)
+    return known._replace(size=known.size + len(data))
+
+
+def replace(files: Files, path: Path, data: bytes, known: Identity) -> Identity:
+    """Put other bytes in a file's place, all or nothing.
+
+    Raises:
+        SessionFileChanged: the file is not the known one any more.
+        OSError: the old file stands.
+    """
+    temp = _temp_name(path)
+    try:
+        identity = _write_whole(files, temp, data)
+        if Identity.of(path.stat()) != known:
+            raise SessionFileChanged(str(path), "the file changed")
+        files.replace(temp, path)
+    except BaseException:
+        _drop(files, temp)
+        raise
+    files.sync_dir(path.parent)
+    return identity
+
+
+def keep_aside(files: Files, path: Path, data: bytes, offset: int) -> Path:
+    """Store bytes that are about to be cut off at `offset` beside the log. Returns where."""
+    aside = path.with_name(f"{path.name}.cut-{offset}-{secrets.token_hex(3)}")
+    try:
+        _write_whole(files, aside, data)
+    except BaseException:
+        _drop(files, aside)
+        raise
+    files.sync_dir(path.parent)
+    return aside
+
+
+def _temp_name(target: Path) -> Path:
+    return target.with_name(f"{target.name}.{secrets.token_hex(6)}.tmp")
+
+
+def _write_whole(files: Files, path: Path, data: bytes) -> Identity:
+    fd = files.open_new(path)
+    try:
+        _write_all(files, fd, data)
+        files.fsync(fd)
+        return Identity.of(files.stat(fd))
+    finally:
+        files.close(fd)
+
+
+def _write_all(files: Files, fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[files.write(fd, view) :]
+
+
+def _drop(files: Files, temp: Path) -> None:
+    """Best effort: a leftover temporary file is never read as a log."""
+    with contextlib.suppress(OSError):
+        files.unlink(temp)
