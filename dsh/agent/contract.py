@@ -130,6 +130,9 @@ class AgentSetup(Protocol):
     def commit(self) -> None: ...
 
 
+Setup = Callable[[Context], AgentSetup | Awaitable[AgentSetup | None] | None]
+
+
 class CreateAgent(msgspec.Struct, frozen=True, kw_only=True):
     """A new session with an agent on it."""
 
@@ -142,7 +145,7 @@ class CreateAgent(msgspec.Struct, frozen=True, kw_only=True):
     delegation_depth: int | None = None
     agent_preset: str | None = None
     options: AgentOptions = AgentOptions()
-    setup: Callable[[Context], AgentSetup | None | Awaitable[AgentSetup | None]] | None = None
+    setup: Setup | None = None
     """Registers things through the agent's context before anybody can see the agent. Sends nothing."""
     signal: CancelToken | None = None
     """Aborts the creation; of no effect once the handle is there."""
@@ -153,7 +156,7 @@ class ResumeAgent(msgspec.Struct, frozen=True, kw_only=True):
 
     session_id: str
     options: AgentOptions = AgentOptions()
-    setup: Callable[[Context], AgentSetup | None | Awaitable[AgentSetup | None]] | None = None
+    setup: Setup | None = None
     signal: CancelToken | None = None
 
 

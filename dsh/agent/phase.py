@@ -1,4 +1,4 @@
-"""What an agent is doing. The public status is only whether a turn can be running (`spec/agent-loop.md` §2)."""
+"""What an agent is doing; the public status is only whether a driver runs (`spec/agent-loop.md` §2)."""
 
 from dataclasses import dataclass
 

@@ -5,7 +5,7 @@ Sections are the stable head of every request; facts that change travel as runti
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Literal, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -68,10 +68,10 @@ class SystemPrompt(Protocol):
     """The registry that rows contribute to and the loop assembles from."""
 
     def section(self, name: str, order: float, text: SectionText, *, complete: bool = False) -> Effect:
-        """Add a section. Ties of `order` go by time of registration.
+        """Add a section. Ties of `order` go by name, so that the text is the same in every run.
 
         Raises:
-            PromptError: this layer has a section of that name (code DUPLICATE_SECTION).
+            PromptError: this layer has a section of that name (code DUPLICATE_NAME).
         """
 
     def variable(self, name: str, value: VariableValue) -> Effect:
@@ -103,5 +103,3 @@ SYSTEM_PROMPT: ServiceKey[SystemPrompt] = ServiceKey("systemPrompt")
 SYSTEM_PROMPT_ASSEMBLE: Event[AssembleRequest, Awaitable[PromptAssembly]] = Event(
     "system-prompt/assemble", "waterfall"
 )
-
-ToolOrder = Literal["<unlisted-tools>"] | str

@@ -1,0 +1,214 @@
+"""The agent itself: deliveries, the wake latch, cancellation, and the driver that runs turn after turn.
+
+State: the phase, the inbox, the running activity. Everything durable is in the session's log
+(`spec/agent-loop.md` §2, §4, §5, §10, §11).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from dsh.agent.contract import (
+    AGENT_ERROR,
+    AGENT_INBOX_CLAIMED,
+    AGENT_INBOX_DISCARDED,
+    AGENT_INBOX_INSERTED,
+    AGENT_STATUS,
+    AgentFailed,
+    AgentOptions,
+    AgentStatus,
+    CancelCause,
+    InboxChanged,
+    InboxClaimed,
+    InboxTarget,
+    StatusChanged,
+)
+from dsh.agent.failure import AgentBusyError
+from dsh.agent.inbox import Inbox
+from dsh.agent.initiator import initiating
+from dsh.agent.phase import Idle, Maintenance, Phase, Running, status_of
+from dsh.agent.request import RequestBuilder
+from dsh.agent.runtime_context import RuntimeContext
+from dsh.agent.services import LoopServices
+from dsh.agent.transcript import Transcript
+from dsh.agent.turn import Turn
+from dsh.kernel import CancelToken, Context, Event, ScopeTarget
+from dsh.session.log import Session
+from dsh.session.message import Message
+from dsh.session.value import freeze
+
+T = TypeVar("T")
+P = TypeVar("P")
+
+ABANDONED_S = 1.0
+"""How long the end of the agent waits for the task of a tool body that was given up."""
+
+
+class LoopAgent:
+    """One live agent. Implements `dsh.agent.contract.Agent`; the factory makes and ends it."""
+
+    def __init__(self, services: LoopServices, session: Session, options: AgentOptions) -> None:
+        self.id = session.id
+        self.session = session
+        self.options = options
+        self.services = services
+        self.ctx: Context = services.ctx
+        """The agent's scope, once the factory has made it."""
+        self.inbox = Inbox(
+            session,
+            inserted=lambda m: self._emit(AGENT_INBOX_INSERTED, InboxChanged(self, m)),
+            discarded=lambda m: self._emit(AGENT_INBOX_DISCARDED, InboxChanged(self, m)),
+            claimed=lambda m, turn: self._emit(AGENT_INBOX_CLAIMED, InboxClaimed(self, m, turn)),
+        )
+        self.snapshots = RuntimeContext(session)
+        self.transcript = Transcript(session)
+        self.requests = RequestBuilder(session, options, services.llm)
+        self.degraded: list[str] = []
+        """Names of tools whose bodies were given up after a cancellation: they may still be at work."""
+        self._phase: Phase = Idle(session.last_turn)
+        self._activity: asyncio.Future[object] | None = None
+        self._is_closing = False
+
+    def __repr__(self) -> str:
+        return f"<Agent {self.id} {self.status}>"
+
+    @property
+    def status(self) -> AgentStatus:
+        return status_of(self._phase)
+
+    # -- deliveries ------------------------------------------------------------------------------
+
+    def send(self, message: Message, target: InboxTarget, *, wakeup: bool) -> None:
+        phase = self._phase
+        after_abort = wakeup and not isinstance(phase, Idle) and phase.token.cancelled
+        self.inbox.append("next-turn" if after_abort else target, message)
+        if wakeup:
+            self._wake(after_abort=after_abort)
+
+    def followup(self, message: Message) -> None:
+        self.send(message, "next-turn", wakeup=True)
+
+    def steer(self, message: Message) -> None:
+        self.send(message, "next-step", wakeup=True)
+
+    def inject(self, message: Message) -> None:
+        self.send(message, "next-step", wakeup=False)
+
+    def _wake(self, *, after_abort: bool) -> None:
+        phase = self._phase
+        if isinstance(phase, Idle):
+            if not self._is_closing:
+                self._start_driver(phase)
+        elif _is_disposed(phase.token):
+            return
+        elif isinstance(phase, Maintenance) or (phase.token.cancelled and after_abort):
+            phase.wake_requested = True
+
+    # -- driver ----------------------------------------------------------------------------------
+
+    def _start_driver(self, idle: Idle) -> None:
+        with initiating(self):
+            phase = Running(CancelToken(), idle.last_turn)
+            self._set_phase(phase)
+            turn = Turn(self, phase)
+            turn.open()
+            self._activity = self.services.ctx.kernel.keep(self._drive(phase, turn), f"agent {self.id}")
+
+    async def _drive(self, phase: Running, turn: Turn) -> None:
+        try:
+            while await turn.run() and self.inbox.has_pending:
+                phase.token, phase.step, phase.wake_requested = CancelToken(), 0, False
+                turn = Turn(self, phase)
+                turn.open()
+        except Exception as error:
+            self.ctx.logger.debug("a turn of agent %s ended early: %s", self.id, error)
+        wake = phase.wake_requested
+        self._set_phase(Idle(phase.turn))
+        if wake and self.inbox.has_pending:
+            self._wake(after_abort=False)
+
+    def _set_phase(self, phase: Phase) -> None:
+        before, self._phase = self.status, phase
+        if self.status != before:
+            self._emit(AGENT_STATUS, StatusChanged(self, self.status))
+
+    async def when_idle(self) -> None:
+        while (activity := self._activity) is not None:
+            await asyncio.wait((activity,))
+            if self._activity is activity:
+                return
+
+    # -- cancellation and maintenance ------------------------------------------------------------
+
+    def cancel(self, cause: CancelCause, *, keep_inbox: bool = False) -> None:
+        try:
+            if not keep_inbox:
+                self.inbox.clear()
+        finally:
+            phase = self._phase
+            if not isinstance(phase, Idle):
+                if not keep_inbox:
+                    phase.wake_requested = False
+                phase.token.cancel(freeze(dict(cause), "cancel cause"))
+
+    def run_maintenance(self, job: Callable[[CancelToken], Awaitable[T]]) -> Awaitable[T]:
+        idle = self._phase
+        if not isinstance(idle, Idle):
+            raise AgentBusyError(f"agent {self.id} is busy", code="busy")
+        phase = Maintenance(CancelToken(), idle.last_turn)
+        self._phase = phase
+        try:
+            started = job(phase.token)
+        except BaseException:
+            self._leave_maintenance(phase)
+            raise
+
+        async def finish() -> T:
+            try:
+                return await started
+            finally:
+                self._leave_maintenance(phase)
+
+        task = self.services.ctx.kernel.keep(finish(), f"maintenance of agent {self.id}")
+        self._activity = task
+        return asyncio.shield(task)
+
+    def _leave_maintenance(self, phase: Maintenance) -> None:
+        self._phase = Idle(phase.last_turn)
+        if phase.wake_requested and self.inbox.has_pending:
+            self._wake(after_abort=False)
+
+    # -- for the loop and the factory ------------------------------------------------------------
+
+    def report(self, turn: int, step: int, error: Exception) -> None:
+        """Tell listeners what ended or prevented a turn."""
+        self._emit(AGENT_ERROR, AgentFailed(self, turn, step, error))
+
+    def abandon(self, task: "asyncio.Task[None]", tool: str) -> None:
+        """Give up waiting for a tool's body. Its task ends with the agent at the latest."""
+        self.degraded.append(tool)
+        self.ctx.logger.warning("tool %s did not end after the turn was cancelled; it was given up", tool)
+        task.add_done_callback(_retrieve)
+
+        async def stop() -> None:
+            task.cancel()
+            await asyncio.wait((task,), timeout=ABANDONED_S)
+
+        self.ctx.effect(lambda: stop, f"body of tool {tool}")
+
+    def close(self) -> None:
+        """First part of the agent's end: stop what runs, drop what waits, start nothing any more."""
+        self._is_closing = True
+        self.cancel({"kind": "disposed"})
+
+    def _emit(self, event: Event[P, None], payload: P) -> None:
+        self.services.ctx.emit(event, payload, subject=ScopeTarget(self))
+
+
+def _is_disposed(token: CancelToken) -> bool:
+    return token.cancelled and token.reason.get("kind") == "disposed"
+
+
+def _retrieve(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,150 @@
+"""Builds the request of a step and logs what it is made of: the header when it changes, and the route.
+
+A request is a function of the log: its head is the folded `request/header`, its messages are what the
+surface derives (`spec/agent-loop.md` §7.1).
+"""
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from dsh.agent.contract import AGENT_REQUEST, AgentOptions, RequestSeed
+from dsh.agent.failure import AgentError
+from dsh.agent.invariant import mark
+from dsh.agent.prompt import PromptAssembly
+from dsh.agent.step_scope import StepScope
+from dsh.llm.failure import LlmError
+from dsh.llm.registry import LlmRegistry, PreparedCall
+from dsh.llm.request import LlmCallConfig, LlmRequest
+from dsh.session.header import canonical_header, headers_equal
+from dsh.session.log import Session
+from dsh.session.value import FrozenDict
+
+
+class BuiltRequest(NamedTuple):
+    """A request ready to go, and the bound call; none where no adapter serves the route."""
+
+    request: LlmRequest
+    prepared: PreparedCall | None
+
+
+class RequestBuilder:
+    """Builds the requests of one agent. Remembers only whether it has logged a header yet."""
+
+    def __init__(self, session: Session, options: AgentOptions, llm: LlmRegistry) -> None:
+        self._session = session
+        self._options = options
+        self._llm = llm
+        self._is_first = True
+
+    async def build(self, scope: StepScope, assembly: PromptAssembly) -> BuiltRequest:
+        """The request for one attempt; header and context rows are in the log when this returns.
+
+        Raises:
+            AgentError: no provider or no model.
+            LlmError: what the adapter refuses, before any header is logged.
+            Cancelled: the turn's token.
+        """
+        signal = scope.signal
+        seed = self._seed()
+
+        async def innermost() -> LlmCallConfig:
+            return seed
+
+        payload = RequestSeed(scope.agent, scope.turn, scope.step, signal)
+        config = await scope.waterfall(AGENT_REQUEST, payload, innermost)
+        signal.raise_if_cancelled()
+        if not config.provider or not config.model:
+            raise AgentError(
+                f"no model to ask: provider {config.provider!r}, model {config.model!r}",
+                hint="give both in the agent's options or in the config of row agent-default-model",
+            )
+        prepared = await self._prepare(config, scope)
+        signal.raise_if_cancelled()
+        if prepared is not None:
+            config = prepared.config
+        self._log_header(config, prepared, assembly)
+        self._log_route(config, prepared)
+        signal.raise_if_cancelled()
+        request = LlmRequest(
+            config=config,
+            messages=scope.transcript.messages(),
+            system=assembly.system or None,
+            tools=assembly.tools,
+            session_id=self._session.id,
+            signal=signal,
+        )
+        return BuiltRequest(mark(request), prepared)
+
+    async def _prepare(self, config: LlmCallConfig, scope: StepScope) -> PreparedCall | None:
+        try:
+            return await self._llm.prepare_call(config, scope.signal)
+        except LlmError as error:
+            if error.code != "NO_ADAPTER":
+                raise
+            return None
+
+    def _seed(self) -> LlmCallConfig:
+        """What the request would be sent with if nobody objected.
+
+        Later requests start from the logged config without what the adapter filled in; the first one of
+        this process from the agent's options, with the effort that was logged for the same route.
+        """
+        logged = self._session.request_header
+        previous = _chosen(logged) if logged is not None else None
+        if previous is not None and not self._is_first:
+            return previous
+        options = self._options
+        provider, model = options.provider or "", options.model or ""
+        same = previous is not None and (previous.provider, previous.model) == (provider, model)
+        effort = previous.reasoning_effort if previous is not None and same else None
+        return LlmCallConfig(provider, model, reasoning_effort=effort, max_tokens=options.max_tokens)
+
+    def _log_header(
+        self, config: LlmCallConfig, prepared: PreparedCall | None, assembly: PromptAssembly
+    ) -> None:
+        header = header_of(config, assembly, dict(prepared.adapter_defaults) if prepared else {})
+        logged = self._session.request_header
+        if self._is_first:
+            reason = "initial" if logged is None else "resume"
+        elif logged is not None and headers_equal(header, logged):
+            return
+        else:
+            reason = "change"
+        self._session.append("request/header", {"header": header, "reason": reason})
+        self._is_first = False
+
+    def _log_route(self, config: LlmCallConfig, prepared: PreparedCall | None) -> None:
+        data: dict[str, Any] = {"provider": config.provider, "model": config.model}
+        if prepared is not None and prepared.context_window is not None:
+            data["contextWindow"] = prepared.context_window
+        if data != self._session.request_context:
+            self._session.append("request/context", data)
+
+
+def _chosen(header: FrozenDict) -> LlmCallConfig:
+    """The config of a logged header without what the adapter had filled in."""
+    config, defaults = LlmCallConfig.from_json(header["config"]), header.get("adapterDefaults", {})
+    if defaults.get("reasoningEffort"):
+        config = msgspec.structs.replace(config, reasoning_effort=None)
+    if defaults.get("maxTokens"):
+        config = msgspec.structs.replace(config, max_tokens=None)
+    return config
+
+
+def header_of(
+    config: LlmCallConfig, assembly: PromptAssembly, adapter_defaults: dict[str, bool]
+) -> FrozenDict:
+    """The canonical header: `{config, adapterDefaults?, system?, tools?}`."""
+    tools = [
+        {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+        for tool in assembly.tools
+    ]
+    return canonical_header(
+        {
+            "config": config.to_json(),
+            "adapterDefaults": adapter_defaults,
+            "system": assembly.system,
+            "tools": tools,
+        }
+    )

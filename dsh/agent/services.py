@@ -1,0 +1,22 @@
+"""What a loop works with: the services of its row, and the settings that may change while it runs."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from dsh.agent.prompt import SystemPrompt
+from dsh.kernel import Context
+from dsh.llm.registry import LlmRegistry
+from dsh.tools.registry import ToolRegistry
+
+
+class LoopServices(msgspec.Struct, frozen=True, eq=False):
+    """Given to every agent by the loop's row."""
+
+    ctx: Context
+    """The row's own context."""
+    llm: LlmRegistry
+    tools: ToolRegistry
+    prompt: SystemPrompt
+    max_parallel_tool_calls: Callable[[], int]
+    """Read when the calls of a message begin."""
