@@ -60,7 +60,7 @@ def inspect(
     """Show what a log holds, repaired in memory; the file is only read."""
     from dsh.cli.sessions import inspect as body
 
-    raise typer.Exit(body(target, as_json=as_json))
+    raise typer.Exit(body(target, as_json))
 
 
 def run(words: Sequence[str]) -> int:

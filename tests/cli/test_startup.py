@@ -1,0 +1,77 @@
+"""What the quick commands load, exactly. Start-up time follows from this set and from nothing else."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+PROBE = """
+import os, sys
+before = set(sys.modules)
+from dsh.cli.main import main
+code = main(sys.argv[1:])
+loaded = sorted(set(sys.modules) - before)
+import json
+os.write(2, json.dumps([code, loaded]).encode())
+"""
+
+LAUNCHER = {"dsh", "dsh.cli", "dsh.cli.argv", "dsh.cli.directory", "dsh.cli.main", "dsh.errors"}
+COMPOSITION = {
+    "dsh.composition",
+    *(
+        f"dsh.composition.{module}"
+        for module in (
+            "compose",
+            "dump",
+            "expr",
+            "grammar",
+            "home",
+            "patch",
+            "plugin_name",
+            "profile",
+            "row",
+            "value",
+            "yaml",
+        )
+    ),
+}
+TYPER = {"annotated_doc", "shellingham", "typer"}
+RUAMEL = {"_cython_3_0_11", "_ruamel_yaml", "cython_runtime", "ruamel"}
+HEAVY = {"asyncio", "concurrent", "dataclasses", "http", "json", "logging", "socket", "sqlite3", "ssl"}
+"""Of the standard library: what costs more than two milliseconds and none of these commands needs."""
+
+
+def modules_loaded_by(*words: str) -> tuple[set[str], set[str], set[str]]:
+    """What a command line loads beyond a bare interpreter: of dsh, of others (top level), of Python."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=60
+    )
+    code, loaded = json.loads(done.stderr.decode())
+    assert code == 0
+    tops = {name.partition(".")[0] for name in loaded}
+    ours = {name for name in loaded if name.partition(".")[0] == "dsh"}
+    return ours, tops - {"dsh"} - sys.stdlib_module_names, tops & sys.stdlib_module_names
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help_loads_typer_and_nothing_of_the_product(flag: str) -> None:
+    ours, others, standard = modules_loaded_by(flag)
+    assert ours == LAUNCHER | {"dsh.cli.app"}
+    assert others == TYPER
+    assert standard & HEAVY == set()
+
+
+def test_version_loads_next_to_nothing() -> None:
+    ours, others, standard = modules_loaded_by("--version")
+    assert ours == LAUNCHER | {"dsh.cli.stream", "dsh.unicode"}
+    assert others == set()
+    assert standard & HEAVY == set()
+
+
+@pytest.mark.parametrize("flag", ["--dump-config", "--dump-default-config"])
+def test_dump_loads_the_pure_part_of_composition(flag: str) -> None:
+    ours, others, standard = modules_loaded_by(flag)
+    assert ours == LAUNCHER | COMPOSITION | {"dsh.cli.dump", "dsh.cli.stream", "dsh.unicode"}
+    assert others - RUAMEL == set()
+    assert standard & HEAVY == set()
