@@ -8,9 +8,10 @@ import os
 import sys
 from pathlib import Path
 
+from dsh.composition.home import home_path
 from dsh.errors import DshError
 from dsh.persistence.error import PersistenceError
-from dsh.persistence.jsonl import JsonlBackend
+from dsh.persistence.lookup import logs_by_prefix
 from dsh.persistence.reader import read_log
 from dsh.persistence.view import LogView, build_view
 from dsh.session.value import encode
@@ -25,7 +26,7 @@ def inspect(target: str, json_output: bool) -> int:
     A log that cannot be opened is 1, with one line on standard error.
     """
     try:
-        path = find_log(target, sessions_root())
+        path = find_log(target, home_path() / "sessions")
         view = build_view(read_log(path))
     except (DshError, OSError) as error:
         _complain(error)
@@ -34,12 +35,6 @@ def inspect(target: str, json_output: bool) -> int:
     sys.stdout.buffer.write(out + b"\n")
     sys.stdout.buffer.flush()
     return 0
-
-
-def sessions_root() -> Path:
-    """`$DSH_HOME/sessions`, the home being `~/.dsh` where the variable is unset or empty."""
-    home = os.environ.get("DSH_HOME") or "~/.dsh"
-    return Path(home).expanduser() / "sessions"
 
 
 def find_log(target: str, root: Path) -> Path:
@@ -51,7 +46,7 @@ def find_log(target: str, root: Path) -> Path:
     path = Path(target)
     if os.sep in target or path.is_file():
         return path
-    found = JsonlBackend(root).find_by_prefix(target) if target else []
+    found = logs_by_prefix(root, target) if target else []
     if len(found) == 1:
         return found[0]
     if not found:

@@ -5,9 +5,22 @@ Every method is one call that the kernel can refuse; what follows from a refusal
 
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 FILE_MODE = 0o600
 DIR_MODE = 0o700
+
+
+class Identity(NamedTuple):
+    """What a file is known to be: compared before each append."""
+
+    dev: int
+    ino: int
+    size: int
+
+    @classmethod
+    def of(cls, stat: os.stat_result) -> "Identity":
+        return cls(stat.st_dev, stat.st_ino, stat.st_size)
 
 
 class Files:

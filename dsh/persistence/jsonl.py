@@ -5,18 +5,18 @@ appended to in the encoding it has.
 """
 
 import logging
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from dsh.persistence import frames, writer
 from dsh.persistence.backend import Listing, RawLog, StoredProblem, StoredSession
 from dsh.persistence.error import LogRefusal, PersistenceError, SessionCollision, SessionCorruption
-from dsh.persistence.files import Files
-from dsh.persistence.layout import LOG_NAMES, Encoding, log_path, session_dir, session_name
+from dsh.persistence.files import Files, Identity
+from dsh.persistence.layout import LOG_NAMES, Encoding, log_path, session_dir
 from dsh.persistence.lock import OwnerLock
+from dsh.persistence.lookup import logs_in, logs_of, projects
 from dsh.persistence.reader import StoredLog, read_header, read_log, read_raw, read_stable, revision_of
-from dsh.persistence.writer import Identity, UncleanTail
+from dsh.persistence.writer import UncleanTail
 from dsh.session.chunk_row import Entry, expand, pack
 from dsh.session.header import SessionHeader
 from dsh.session.value import encode
@@ -68,7 +68,7 @@ class JsonlBackend:
 
     def is_taken(self, header: SessionHeader) -> bool:
         """Whether a log lies where this one would: two look-ups of names."""
-        return bool(_logs_in(session_dir(self.root, header.id, header.cwd)))
+        return bool(logs_in(session_dir(self.root, header.id, header.cwd)))
 
     def find(self, session_id: str) -> Path | None:
         """The stored log of a session, or None.
@@ -78,38 +78,13 @@ class JsonlBackend:
         """
         if (log := self._open.get(session_id)) is not None and log.identity is not None:
             return log.path
-        found = [path for folder in self._folders(session_name(session_id)) for path in _logs_in(folder)]
+        found = logs_of(self.root, session_id)
         if len(found) > 1:
             places = " and ".join(str(path) for path in found)
             raise SessionCorruption(
                 f"session {session_id!r} is stored more than once: {places}", path=str(found[0])
             )
         return found[0] if found else None
-
-    def find_by_prefix(self, prefix: str) -> list[Path]:
-        """The stored logs whose id begins so; an exact id gives that one alone."""
-        name = session_name(prefix)
-        if exact := [path for folder in self._folders(name) for path in _logs_in(folder)]:
-            return exact
-        return [path for path in self._all_logs() if path.parent.name.startswith(name)]
-
-    def _folders(self, name: str) -> Iterator[Path]:
-        for project in self._projects():
-            folder = project / name
-            if folder.is_dir():
-                yield folder
-
-    def _projects(self) -> list[Path]:
-        try:
-            with os.scandir(self.root) as entries:
-                return sorted(Path(entry.path) for entry in entries if entry.is_dir())
-        except FileNotFoundError:
-            return []
-
-    def _all_logs(self) -> Iterator[Path]:
-        for project in self._projects():
-            for folder in sorted(path for path in project.iterdir() if path.is_dir()):
-                yield from _logs_in(folder)
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -156,7 +131,7 @@ class JsonlBackend:
         """Headers of all stored sessions; what cannot be listed becomes a problem of its own."""
         sessions: dict[str, StoredSession] = {}
         problems: _Problems = []
-        for project in self._projects():
+        for project in projects(self.root):
             try:
                 folders = sorted(project.iterdir())
             except OSError as error:
@@ -171,7 +146,7 @@ class JsonlBackend:
             if folder.name.endswith((".jsonl", ".jsonl.zstd")):
                 problems.append(StoredProblem(folder, "a log lies where a session's folder is expected"))
             return
-        logs = _logs_in(folder)
+        logs = logs_in(folder)
         if len(logs) > 1:
             problems.append(StoredProblem(folder, "holds a plain and a compressed log"))
             return
@@ -310,10 +285,6 @@ class JsonlBackend:
     @staticmethod
     def _encoded(encoding: Encoding, text: bytes) -> bytes:
         return frames.encode_frame(text) if encoding == "zstd" else text
-
-
-def _logs_in(folder: Path) -> list[Path]:
-    return [path for name in LOG_NAMES.values() if os.path.lexists(path := folder / name)]
 
 
 def _reason(error: Exception) -> str:

@@ -7,7 +7,6 @@ its text (pid and host name) is only for the message that the next one gets.
 import fcntl
 import json
 import os
-import socket
 from pathlib import Path
 
 from dsh.persistence.error import SessionBusy
@@ -63,7 +62,7 @@ def _is_still(path: Path, fd: int) -> bool:
 
 
 def _sign(fd: int) -> None:
-    text = json.dumps({"pid": os.getpid(), "host": socket.gethostname()})
+    text = json.dumps({"pid": os.getpid(), "host": os.uname().nodename})
     os.ftruncate(fd, 0)
     os.pwrite(fd, text.encode() + b"\n", 0)
 

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from dsh.persistence import frames
 from dsh.persistence.error import PersistenceError, SessionCorruption, SessionFormatUnsupported
+from dsh.persistence.files import Identity
 from dsh.persistence.frames import FrameDefect
 from dsh.persistence.layout import Encoding
 from dsh.persistence.scan import DamagedText, Defect, LineScanner, StoredEntry
-from dsh.persistence.writer import Identity
 from dsh.session.error import SessionError, UnsupportedLog
 from dsh.session.header import SessionHeader, header_from_line
 from dsh.session.value import decode_strict

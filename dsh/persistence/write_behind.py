@@ -75,6 +75,8 @@ class WriteBehind:
         Raises:
             Exception: what the last write raised. Nothing is lost by it; the next write tries again.
         """
+        if self.is_idle:
+            return
         if self._barrier is None:
             self._barrier = asyncio.create_task(self._drain(), name="session flush")
             self._barrier.add_done_callback(_retrieve)

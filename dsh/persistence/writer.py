@@ -5,24 +5,10 @@ After any failure the log is absent or complete, or as long as it was (`spec/per
 
 import contextlib
 import os
-import secrets
 from pathlib import Path
-from typing import NamedTuple
 
 from dsh.persistence.error import PersistenceError, SessionCollision, SessionFileChanged
-from dsh.persistence.files import Files
-
-
-class Identity(NamedTuple):
-    """What a file is known to be: compared before each append."""
-
-    dev: int
-    ino: int
-    size: int
-
-    @classmethod
-    def of(cls, stat: os.stat_result) -> "Identity":
-        return cls(stat.st_dev, stat.st_ino, stat.st_size)
+from dsh.persistence.files import Files, Identity
 
 
 class UncleanTail(PersistenceError):
@@ -139,7 +125,7 @@ def replace(files: Files, path: Path, data: bytes, known: Identity) -> Identity:
 
 def keep_aside(files: Files, path: Path, data: bytes, offset: int) -> Path:
     """Store bytes that are about to be cut off at `offset` beside the log. Returns where."""
-    aside = path.with_name(f"{path.name}.cut-{offset}-{secrets.token_hex(3)}")
+    aside = path.with_name(f"{path.name}.cut-{offset}-{os.urandom(3).hex()}")
     try:
         _write_whole(files, aside, data)
     except BaseException:
@@ -150,7 +136,7 @@ def keep_aside(files: Files, path: Path, data: bytes, offset: int) -> Path:
 
 
 def _temp_name(target: Path) -> Path:
-    return target.with_name(f"{target.name}.{secrets.token_hex(6)}.tmp")
+    return target.with_name(f"{target.name}.{os.urandom(6).hex()}.tmp")
 
 
 def _write_whole(files: Files, path: Path, data: bytes) -> Identity:

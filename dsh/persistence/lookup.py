@@ -1,0 +1,40 @@
+"""Finding stored logs by name alone: no file is opened."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from dsh.persistence.layout import LOG_NAMES, session_name
+
+
+def projects(root: Path) -> list[Path]:
+    """The project folders under a root; none where it does not exist."""
+    try:
+        with os.scandir(root) as entries:
+            return sorted(Path(entry.path) for entry in entries if entry.is_dir())
+    except FileNotFoundError:
+        return []
+
+
+def logs_in(folder: Path) -> list[Path]:
+    """The logs in one session's folder: none, one, or by mistake one of each encoding."""
+    return [path for name in LOG_NAMES.values() if os.path.lexists(path := folder / name)]
+
+
+def logs_of(root: Path, session_id: str) -> list[Path]:
+    """The logs stored under an id, in whatever project."""
+    name = session_name(session_id)
+    return [path for project in projects(root) for path in logs_in(project / name)]
+
+
+def logs_by_prefix(root: Path, prefix: str) -> list[Path]:
+    """The logs whose id begins so; where an id is exactly that, its log alone."""
+    name = session_name(prefix)
+    return logs_of(root, prefix) or [path for path in all_logs(root) if path.parent.name.startswith(name)]
+
+
+def all_logs(root: Path) -> Iterator[Path]:
+    """Every stored log."""
+    for project in projects(root):
+        for folder in sorted(project.iterdir()):
+            yield from logs_in(folder)

@@ -1,0 +1,87 @@
+"""Row `session-persistence-jsonl`: stores every live session as an append-only file under `root`."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+from dsh.errors import CompositionError
+from dsh.kernel import Context
+from dsh.persistence.coordinator import Coordinator
+from dsh.persistence.jsonl import JsonlBackend
+from dsh.persistence.service import PERSISTENCE
+from dsh.session.log import Session
+from dsh.session.store import (
+    SESSION_CREATED,
+    SESSION_DISPOSED,
+    SESSION_EVENT,
+    SESSION_FLUSH,
+    SESSIONS,
+    Appended,
+)
+
+inject = [SESSIONS]
+
+MAX_DELAY_MS = 2_147_483_647
+
+
+class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
+    """Options of the row."""
+
+    root: str
+    """Folder of all sessions; created with the first one."""
+    pack_chunks: bool = True
+    """Store runs of stream deltas as one row. Reading takes both forms."""
+    compression: Literal["zstd", "none"] = "zstd"
+    """For new logs; a stored one is continued as it is."""
+    prepared_session_cache_size: Annotated[int, msgspec.Meta(ge=1)] = 5
+    """How many stored sessions are kept decoded for the next reader."""
+    write_batch_max_delay_ms: Annotated[int, msgspec.Meta(ge=1, le=MAX_DELAY_MS)] = 200
+    """Time from the first unwritten event to its write, where no barrier comes before."""
+
+
+def apply(ctx: Context, config: Config) -> None:
+    root = usable_root(config.root)
+    backend = JsonlBackend(
+        root,
+        encoding="zstd" if config.compression == "zstd" else "plain",
+        pack_chunks=config.pack_chunks,
+    )
+    coordinator = Coordinator(
+        backend,
+        delay_s=config.write_batch_max_delay_ms / 1000,
+        cached_views=config.prepared_session_cache_size,
+    )
+    ctx.effect(lambda: coordinator.close, f"store {backend.name}")  # after the listeners below are gone
+
+    def created(session: Session) -> None:
+        coordinator.attach(session, is_new=True)
+
+    def appended(event: Appended) -> None:
+        coordinator.appended(event.session)
+
+    ctx.on(SESSION_CREATED, created)
+    ctx.on(SESSION_EVENT, appended)
+    ctx.on(SESSION_FLUSH, coordinator.flush)
+    ctx.on(SESSION_DISPOSED, coordinator.retire)
+    ctx.provide(PERSISTENCE, coordinator)
+    for session in ctx.use(SESSIONS).list():
+        coordinator.attach(session)
+
+
+def usable_root(configured: str) -> Path:
+    """The absolute root folder; it need not exist.
+
+    Raises:
+        CompositionError: it is empty, no folder, or cannot be read.
+    """
+    if not configured:
+        raise CompositionError("session-persistence-jsonl: root must not be empty")
+    root = Path(configured).absolute()
+    if root.exists():
+        if not root.is_dir():
+            raise CompositionError(f"session-persistence-jsonl: root {root} is not a folder")
+        if not os.access(root, os.R_OK | os.X_OK):
+            raise CompositionError(f"session-persistence-jsonl: root {root} cannot be read")
+    return root
