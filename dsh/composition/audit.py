@@ -24,3 +24,15 @@ class BootError(CompositionError):
     def __init__(self, reports: list[RowReport], *, summary: str) -> None:
         self.reports = reports
         super().__init__("\n".join([summary, *map(str, reports)]))
+
+
+def not_loaded(reports: list[RowReport]) -> BootError:
+    """Rows that cannot be imported or are wrong; nothing was mounted."""
+    count = len(reports)
+    return BootError(reports, summary=f"{count} plugin{'' if count == 1 else 's'} failed to load:")
+
+
+def not_active(reports: list[RowReport]) -> BootError:
+    """Rows that failed or wait once everything has come to rest."""
+    count = len(reports)
+    return BootError(reports, summary=f"{count} {'entry' if count == 1 else 'entries'} did not activate:")

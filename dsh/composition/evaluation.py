@@ -13,10 +13,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import simpleeval
 
-from dsh.composition.expr import INT_MAX, INT_MIN, Checked, ExpressionError
+from dsh.composition.expr import INT_MAX, INT_MIN, Checked, ExpressionError, check
 from dsh.composition.value import Expr
+from dsh.kernel import Context, ServiceKey, ServiceUnavailable
 
 MAX_ITEMS = 100_000
 """Longest string, list or mapping that any step may make, and longest input of `json`."""
@@ -33,34 +35,92 @@ class EvaluationFailed(Exception):
 class Scope:
     """The names that one evaluation sees."""
 
-    __slots__ = ("cwd", "env", "home", "profile", "service")
+    __slots__ = ("ctx", "cwd", "env", "home", "profile")
 
     def __init__(
-        self,
-        *,
-        env: Mapping[str, str],
-        cwd: str,
-        profile: str,
-        home: Path,
-        service: Callable[[str], Any],
+        self, *, env: Mapping[str, str], cwd: str, profile: str, home: Path, ctx: Context | None
     ) -> None:
         self.env, self.cwd, self.profile, self.home = env, cwd, profile, home
-        self.service = service
-        """Gives a fresh copy of a service's data, or raises `EvaluationFailed`."""
+        self.ctx = ctx
+        """The context of the row, for `svc`; None where services cannot be read."""
+
+    def service(self, name: str) -> Any:
+        """A fresh copy of the data a service publishes.
+
+        That is the service itself if it is a mapping or a struct, else the answer of its method
+        `expression_data()`.
+
+        Raises:
+            EvaluationFailed: there is no such service here, or it publishes no data.
+        """
+        value = None if self.ctx is None else self._read(self.ctx, name)
+        if value is None:
+            raise EvaluationFailed(f'service "{name}" is not available')
+        publish = getattr(value, "expression_data", None)
+        if callable(publish):
+            value = publish()
+        elif not isinstance(value, Mapping | msgspec.Struct):
+            raise EvaluationFailed(f'service "{name}" publishes no data')
+        try:
+            plain = dict(value) if isinstance(value, Mapping) else value
+            return _plain(msgspec.to_builtins(plain, str_keys=True))
+        except TypeError:
+            raise EvaluationFailed(f'service "{name}" publishes what is not JSON data') from None
+
+    @staticmethod
+    def _read(ctx: Context, name: str) -> Any:
+        try:
+            return ctx.use(ServiceKey(name))
+        except ServiceUnavailable:
+            return ctx.get(name)
 
 
-def evaluate(expr: Expr, checked: Checked, scope: Scope) -> Any:
+def evaluate(expr: Expr, scope: Scope) -> Any:
     """The value of an expression: JSON data that shares nothing with its inputs.
 
     Raises:
         ExpressionError: a step failed, or the result is not JSON data.
     """
+    checked: Checked = expr.checked or check(expr)
     try:
         return _plain(_Evaluator(expr, scope).eval(expr.text, previously_parsed=checked.tree.body))
     except EvaluationFailed as error:
         raise ExpressionError(str(error), expr) from None
     except (simpleeval.InvalidExpression, RecursionError, MemoryError) as error:
         raise ExpressionError(f"cannot be evaluated ({type(error).__name__})", expr) from None
+
+
+def config_data(config: Any, scope: Scope) -> Any:
+    """A row's config as fresh plain data, every expression evaluated.
+
+    An expression that gives None drops its key.
+
+    Raises:
+        ExpressionError: an expression failed, or gives None as a list item or as the whole config; names
+            the key path.
+    """
+
+    def value_of(value: Any, path: str) -> Any:
+        if isinstance(value, Expr):
+            try:
+                return evaluate(value, scope)
+            except ExpressionError as error:
+                where = f"{path}: " if path else ""
+                raise ExpressionError(where + error.problem, value, hint=error.hint) from None
+        if isinstance(value, dict):
+            made = {key: value_of(item, f"{path}.{key}" if path else key) for key, item in value.items()}
+            return {k: v for k, v in made.items() if v is not None or not isinstance(value[k], Expr)}
+        if isinstance(value, list):
+            return [required(item, f"{path}[{n}]") for n, item in enumerate(value)]
+        return value
+
+    def required(value: Any, path: str) -> Any:
+        made = value_of(value, path)
+        if made is None and isinstance(value, Expr):
+            raise ExpressionError(f"{path or 'config'}: None can only stand for the value of a key", value)
+        return made
+
+    return required(config, "")
 
 
 class _Environment(dict[str, Any]):

@@ -194,7 +194,7 @@ class _Walk:
 
     def _compare(self, node: _ast.Compare) -> None:
         operands = [node.left, *node.comparators]
-        for op, left, right in zip(node.ops, operands, operands[1:], strict=True):
+        for op, left, right in zip(node.ops, operands, node.comparators, strict=False):
             if not isinstance(op, _ast.Is | _ast.IsNot):
                 continue
             if not any(isinstance(side, _ast.Constant) and side.value is None for side in (left, right)):

@@ -1,0 +1,105 @@
+"""One row on its way to the kernel: what it needs, what it became, and how it is."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from dsh.composition.audit import RowReport
+from dsh.composition.expr import find_expressions
+from dsh.composition.resolve import described
+from dsh.composition.row import Row, RowError
+from dsh.errors import CompositionError
+from dsh.kernel import Context, Fiber, FiberState
+from dsh.kernel.fiber import Runtime
+
+UNINJECTED = frozenset(["cmdlineArgs"])
+"""Services that expressions may read without an inject: facts that never change."""
+
+
+class Entry:
+    """A row of the tree that is being mounted. Holds its place, its plugin and its fiber."""
+
+    def __init__(self, row: Row, entry_id: str, parent: "Entry | None") -> None:
+        self.row = row
+        self.id = entry_id
+        """Unique in the process: rows of an include carry the include's id and a colon in front."""
+        self.parent = parent
+        self.children: list[Entry] = []
+        self.is_disabled = False
+        """By itself or by any group around it."""
+        self.plugin: Any = None
+        self.fiber: Fiber | None = None
+        self.error: Exception | None = None
+        """Why it could not be mounted at all."""
+
+    def __repr__(self) -> str:
+        return f"<Entry {self.id} ({self.row.name})>"
+
+    def walk(self) -> "Iterator[Entry]":
+        """The entry and everything inside it."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+    @property
+    def extra_inject(self) -> list[str]:
+        """Services that the row itself asks for. A map's values are no intercepts."""
+        return list(self.row.get("inject") or ())
+
+    def check_services(self, runtime: Runtime) -> None:
+        """Refuse an expression that reads a service nobody promised to wait for.
+
+        Raises:
+            CompositionError: names row, service and place.
+        """
+        known = UNINJECTED.union(runtime.inject, self.extra_inject)
+        for _, expr in find_expressions(self.row.config):
+            for service in sorted(expr.checked.services - known):
+                raise RowError(
+                    f'row "{self.id}" reads service "{service}" it does not inject',
+                    expr.mark,
+                    hint=f"add inject: [{service}] to the row",
+                )
+
+    def mount(self, ctx: Context, config: Any, runtime: Runtime, realm_of: Any) -> None:
+        """Make the row a fiber under `ctx`, in its own realms and with its own intercepts."""
+        for service, label in (self.row.get("isolate") or {}).items():
+            ctx = ctx.isolate(service, realm_of(service, None if label is True else label))
+        for service, layer in (self.row.get("intercept") or {}).items():
+            ctx = ctx.intercept(service, layer)
+        extra = [name for name in self.extra_inject if name not in runtime.inject]
+        try:
+            self.fiber = ctx.plugin(self.plugin, config, name=self.row.name, inject=extra)
+        except Exception as error:
+            self.error = error
+            return
+        self.fiber.entry = self
+
+    def report(self) -> RowReport | None:
+        """What is wrong with an enabled row, or None when it is active."""
+        error: BaseException | None = self.error
+        if error is None and self.fiber is None:
+            around = self.parent.id if self.parent is not None else "the tree"
+            return RowReport(self.id, self.row.name, f"not mounted, since {around} is not active")
+        if self.fiber is not None:
+            if self.fiber.state is FiberState.ACTIVE:
+                return None
+            error = self.fiber.error
+        if error is not None:
+            return RowReport(self.id, self.row.name, _failure(error), error)
+        assert self.fiber is not None
+        return RowReport(self.id, self.row.name, _waiting(self.fiber))
+
+
+def _failure(error: BaseException) -> str:
+    text = described(error)
+    hint = getattr(error, "hint", "")
+    return f"{text} ({hint})" if hint and isinstance(error, CompositionError) else text
+
+
+def _waiting(fiber: Fiber) -> str:
+    if fiber.state is FiberState.PENDING:
+        missing = ", ".join(fiber.missing)
+        return f"pending (waiting for service(s): {missing})" if missing else "pending"
+    if fiber.state is FiberState.DISPOSED:
+        return "ended by itself while the tree was starting"
+    return f"still {fiber.state.name.lower()}"
