@@ -446,7 +446,7 @@ def _plain(result: Any) -> Any:
             raise EvaluationFailed("the environment is not a value")
         if isinstance(value, dict):
             return {str(key): copy(item, depth + 1) for key, item in value.items()}
-        if isinstance(value, list):
+        if isinstance(value, list | tuple):
             return [copy(item, depth + 1) for item in value]
         if value is None or isinstance(value, bool | str):
             return value
