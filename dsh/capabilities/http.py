@@ -79,8 +79,9 @@ class HttpClient:
     def __init__(self) -> None:
         self._client: httpx.AsyncClient | None = None
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        self._trusting: asyncio.Future[None] | None = None
         self._has_tls_proxy = any(proxy.startswith("https:") for proxy in getproxies().values())
+        self._library: asyncio.Future[None] | None = None
+        self._authorities: asyncio.Future[None] | None = None
 
     async def open(
         self, method: str, url: str, *, headers: Mapping[str, str], content: bytes = b""
@@ -90,25 +91,30 @@ class HttpClient:
         Raises:
             HttpError: no response came about.
         """
-        client = self._client or self._start()
-        if url.lower().startswith("https:") or self._has_tls_proxy:
-            await self.trust()
+        self.warm(url)
+        await self._warmed()
         import httpx
 
+        client = self._client or self._start()
         try:
             request = client.build_request(method, url, headers=dict(headers), content=content)
             return HttpStream(await client.send(request, stream=True, follow_redirects=False))
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
             raise _wrapped(error) from error
 
-    async def trust(self) -> None:
-        """Load the CA store, once. Called ahead of time it costs the first request nothing."""
-        if self._trusting is None:
-            self._trusting = asyncio.ensure_future(asyncio.to_thread(_load_authorities, self._tls))
-        try:
-            await asyncio.shield(self._trusting)
-        except OSError as error:
-            self._trusting = None
+    def warm(self, url: str) -> None:
+        """Begin to load, in a thread, what a request to this URL will need and nothing more."""
+        if self._library is None:
+            self._library = asyncio.ensure_future(asyncio.to_thread(_load_library))
+        if self._authorities is None and (url.lower().startswith("https:") or self._has_tls_proxy):
+            self._authorities = asyncio.ensure_future(asyncio.to_thread(_load_authorities, self._tls))
+
+    async def _warmed(self) -> None:
+        for loading in (self._library, self._authorities):
+            if loading is not None and not loading.done():
+                await asyncio.wait((loading,))
+        if self._authorities is not None and (error := self._authorities.exception()) is not None:
+            self._authorities = None
             raise HttpError(
                 f"the CA store cannot be read: {error}", hint="check SSL_CERT_FILE and SSL_CERT_DIR"
             ) from error
@@ -132,8 +138,9 @@ class HttpClient:
     async def aclose(self) -> None:
         """Drop every connection. The client can be used again."""
         client, self._client = self._client, None
-        if self._trusting is not None and not self._trusting.done():
-            await asyncio.wait((self._trusting,))
+        pending = [f for f in (self._library, self._authorities) if f is not None and not f.done()]
+        if pending:
+            await asyncio.wait(pending)
         if client is not None:
             await client.aclose()
 
@@ -161,6 +168,10 @@ def _errors() -> tuple[type[Exception], ...]:
 def _wrapped(error: Exception) -> HttpError:
     text = str(error) or str(error.__cause__ or "") or type(error).__name__
     return HttpError(text)
+
+
+def _load_library() -> None:
+    import httpx  # noqa: F401
 
 
 def _load_authorities(context: ssl.SSLContext) -> None:

@@ -1,0 +1,69 @@
+"""The key of a provider: looked up by name for each call, judged before it goes near a header."""
+
+from typing import Protocol
+
+import msgspec
+
+from dsh.capabilities.credentials import Credentials
+from dsh.capabilities.launch import LaunchEnvironment
+from dsh.errors import DshError
+from dsh.llm.failure import LlmError
+
+PLACES = "the environment, $DSH_HOME/.credentials.yaml, ./.env and $DSH_HOME/.env"
+
+
+class KeySources(Protocol):
+    """Where keys may be looked up; either may be missing from a composition."""
+
+    @property
+    def credentials(self) -> Credentials | None: ...
+
+    @property
+    def environment(self) -> LaunchEnvironment | None: ...
+
+
+class ProviderKey(msgspec.Struct, frozen=True):
+    """A usable key and where it came from. Its `repr` hides it."""
+
+    value: str
+    where: str
+
+    def __repr__(self) -> str:
+        return f"ProviderKey({self.where})"
+
+
+def find_key(sources: KeySources, ref: str, provider: str) -> ProviderKey:
+    """The key named `ref`, without outer white space.
+
+    Raises:
+        LlmError: `MISSING_CREDENTIAL`, there is none; `INVALID_CREDENTIAL`, it cannot stand in a header. The
+            message says where it was looked for or found and how to set it, and holds no part of it.
+    """
+    value, where = _look_up(sources, ref)
+    key = value.strip()
+    if not key:
+        raise LlmError.of(
+            "MISSING_CREDENTIAL",
+            f"no API key for {provider}: {ref} is not set (looked in {PLACES}); "
+            f"set it with: export {ref}=…, or try the program without a key: dsh --profile demo",
+        )
+    if not (key.isascii() and key.isprintable() and " " not in key):
+        raise LlmError.of(
+            "INVALID_CREDENTIAL",
+            f"the API key for {provider} in {where} holds characters that a key cannot have "
+            f"(blanks, line breaks or non-ASCII); set {ref} again",
+        )
+    return ProviderKey(key, where)
+
+
+def _look_up(sources: KeySources, ref: str) -> tuple[str, str]:
+    if (store := sources.credentials) is not None:
+        try:
+            found = store.resolve(ref)
+        except DshError as error:
+            raise LlmError.of("INVALID_CREDENTIAL", error.message, hint=error.hint) from error
+        return (found.value, found.where) if found is not None else ("", "")
+    variable = sources.environment.get(ref) if sources.environment is not None else None
+    if variable is None:
+        return "", ""
+    return variable.value, variable.path or f"the environment variable {ref}"

@@ -1,0 +1,260 @@
+"""The DeepSeek adapter: thinking, defaults and headers of its route on the chat-completions wire."""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from dsh import __version__
+from dsh.capabilities.http import HttpClient, host_of
+from dsh.llm.adapter import (
+    EffortInfo,
+    Generation,
+    LlmAdapter,
+    ModelInfo,
+    ProviderInfo,
+    ReasoningInfo,
+    RetryPolicy,
+)
+from dsh.llm.attempt import ChatAttempt, Endpoint
+from dsh.llm.chat_completions import wire_messages, wire_tools
+from dsh.llm.credential import KeySources, find_key
+from dsh.llm.failure import LlmError
+from dsh.llm.request import LlmRequest
+from dsh.llm.watchdog import StreamLimits
+from dsh.session.chunk import Chunk
+from dsh.session.value import clean_text, encode
+
+PROVIDER = "deepseek-official"
+DISPLAY_NAME = "DeepSeek"
+DEFAULT_BASE_URL = "https://api.deepseek.com"
+BASE_URL_VARIABLE = "DEEPSEEK_BASE_URL"
+USER_AGENT = f"dsh/{__version__}"
+"""Attribution on every request."""
+
+Effort = Literal["off", "low", "high", "max"]
+Thinking = Literal["enabled", "disabled"]
+
+_EFFORTS = {
+    "off": EffortInfo("off", "Off", "Answer without thinking"),
+    "low": EffortInfo("low", "Low", "Think briefly"),
+    "high": EffortInfo("high", "High", "Think thoroughly"),
+    "max": EffortInfo("max", "Max", "Think as long as it takes"),
+}
+
+
+class DeepSeekModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, rename="camel"):
+    """A model of the catalogue. Models outside it work as well, with the row's defaults."""
+
+    id: str
+    name: str | None = None
+    description: str | None = None
+    context_window: int | None = None
+    max_tokens: int | None = None
+    input_modalities: list[Literal["text", "image"]] = msgspec.field(default_factory=lambda: ["text"])
+    image_pixel_budget: int | None = None
+    image_max_bytes: int | None = None
+    image_detail: str | None = None
+
+
+class DeepSeekSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """One valid state of the row's settings. A call uses the same one from start to end."""
+
+    api_key_env: str
+    base_url: str | None
+    """As configured; None for the environment's or the public one."""
+    thinking: Thinking | None
+    reasoning_effort: Effort | None
+    max_tokens: int
+    default_context_window: int
+    models: tuple[DeepSeekModel, ...]
+    limits: StreamLimits
+    retry_policy: RetryPolicy
+
+
+class DeepSeekAdapter(LlmAdapter):
+    """Serves every model id of the route. State: the current settings."""
+
+    def __init__(
+        self,
+        settings: DeepSeekSettings,
+        http: HttpClient,
+        keys: KeySources,
+        *,
+        identity: Callable[[LlmRequest], Mapping[str, str]] = lambda _: {},
+    ) -> None:
+        self.settings = settings
+        self._http = http
+        self._keys = keys
+        self._identity = identity
+
+    def provider_info(self, provider: str) -> ProviderInfo:
+        return ProviderInfo(provider, DISPLAY_NAME)
+
+    def retry_policy(self, provider: str) -> RetryPolicy:
+        return self.settings.retry_policy
+
+    def list_models(self, provider: str) -> tuple[ModelInfo, ...]:
+        return tuple(_model_info(self.settings, provider, model) for model in self.settings.models)
+
+    def resolve_model(self, provider: str, model: str) -> ModelInfo:
+        return self._info(self.settings, provider, model)
+
+    async def prepare(self, provider: str, model: str) -> Generation:
+        settings = self.settings
+        with contextlib.suppress(LlmError):  # the call itself reports it
+            self._http.warm(self._base_url(settings))
+
+        def stream(request: LlmRequest) -> AsyncIterator[Chunk]:
+            return self._stream(settings, request)
+
+        return Generation(self._info(settings, provider, model), stream)
+
+    def stream(self, request: LlmRequest) -> AsyncIterator[Chunk]:
+        return self._stream(self.settings, request)
+
+    def _info(self, settings: DeepSeekSettings, provider: str, model: str) -> ModelInfo:
+        known = next((entry for entry in settings.models if entry.id == model), DeepSeekModel(id=model))
+        return _model_info(settings, provider, known)
+
+    async def _stream(self, settings: DeepSeekSettings, request: LlmRequest) -> AsyncIterator[Chunk]:
+        key = find_key(self._keys, settings.api_key_env, DISPLAY_NAME)
+        base_url = self._base_url(settings)
+        headers = {
+            "authorization": f"Bearer {key.value}",
+            "content-type": "application/json",
+            "accept": "text/event-stream",
+            "accept-encoding": "identity",
+            "user-agent": USER_AGENT,
+            **self._identity(request),
+        }
+        if request.purpose == "compaction":
+            headers["x-deepseek-harness-compact"] = "1"
+        endpoint = Endpoint(
+            url=f"{base_url}/chat/completions",
+            headers=headers,
+            provider=DISPLAY_NAME,
+            shown_url=host_of(base_url),
+            secret=key.value,
+            limits=settings.limits,
+            auth_hint=f"the key came from {key.where}; check it, or set another {settings.api_key_env}",
+        )
+        body = encode_body(request_body(request, settings.thinking, settings.reasoning_effort))
+        chunks = ChatAttempt(self._http, endpoint, signal=request.signal).stream(body)
+        try:
+            async for chunk in chunks:
+                yield chunk
+        finally:
+            await chunks.aclose()  # type: ignore[attr-defined]
+
+    def _base_url(self, settings: DeepSeekSettings) -> str:
+        """The base URL without trailing slashes: configured, from the environment, or the public one."""
+        given, where = settings.base_url or "", "llm-deepseek.baseURL"
+        if not given.strip() and self._keys.environment is not None:
+            variable = self._keys.environment.get(BASE_URL_VARIABLE)
+            given, where = (variable.value if variable is not None else ""), BASE_URL_VARIABLE
+        url = given.strip().rstrip("/") or DEFAULT_BASE_URL
+        if not is_http_url(url):
+            raise LlmError.of(
+                "INVALID_BASE_URL",
+                f"{where} is not an http or https URL: {host_of(url)}; set it to one or unset it",
+            )
+        return url
+
+
+def is_http_url(url: str) -> bool:
+    """Whether this can be the base of an endpoint."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        return False
+
+
+def _model_info(settings: DeepSeekSettings, provider: str, model: DeepSeekModel) -> ModelInfo:
+    offered = ["off"] if settings.thinking == "disabled" else list(_EFFORTS)
+    default = "off" if settings.thinking == "disabled" else settings.reasoning_effort or "high"
+    return ModelInfo(
+        provider=provider,
+        id=model.id,
+        name=model.name or model.id,
+        description=model.description,
+        input_modalities=("text",),  # images have no way onto this wire yet
+        context_window=model.context_window or settings.default_context_window,
+        default_max_tokens=model.max_tokens or settings.max_tokens,
+        reasoning=ReasoningInfo(tuple(_EFFORTS[name] for name in offered), default),
+    )
+
+
+def request_body(
+    request: LlmRequest, thinking: Thinking | None, configured_effort: Effort | None
+) -> dict[str, Any]:
+    """The JSON body, keys in the order that goes out; what is absent is left out (`spec/llm.md` §4.1).
+
+    Raises:
+        LlmError: `UNSUPPORTED_REASONING_EFFORT`, `UNSUPPORTED_CONTENT`.
+    """
+    config = request.config
+    mode, effort = _thinking(request, thinking, configured_effort)
+    body: dict[str, Any] = {
+        "model": config.model,
+        "messages": wire_messages(request.system, request.messages),
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    if mode is not None:
+        body["thinking"] = {"type": mode}
+    if effort is not None:
+        body["reasoning_effort"] = effort
+    if request.tools:
+        body["tools"] = wire_tools(request.tools)
+    if config.temperature is not None:
+        body["temperature"] = config.temperature
+    if config.max_tokens is not None:
+        body["max_tokens"] = config.max_tokens
+    if config.stop is not None:
+        body["stop"] = config.stop
+    return body
+
+
+def _thinking(
+    request: LlmRequest, thinking: Thinking | None, configured: Effort | None
+) -> tuple[str | None, str | None]:
+    """What to send as `thinking` and `reasoning_effort`; `off` is never sent as an effort."""
+    if request.purpose == "session-title":
+        return "disabled", None
+    effort = request.config.reasoning_effort or configured
+    if effort is not None and effort not in _EFFORTS:
+        raise LlmError.of(
+            "UNSUPPORTED_REASONING_EFFORT", f"reasoning effort {effort!r} is none of {', '.join(_EFFORTS)}"
+        )
+    if effort is None:
+        return thinking, None
+    if effort == "off":
+        return "disabled", None
+    if thinking == "disabled":
+        raise LlmError.of(
+            "UNSUPPORTED_REASONING_EFFORT",
+            f"thinking is disabled by configuration, effort {effort!r} needs it",
+        )
+    return "enabled", effort
+
+
+def encode_body(body: dict[str, Any]) -> bytes:
+    """Compact JSON in UTF-8. Half a surrogate pair, which no provider takes, becomes U+FFFD."""
+    try:
+        return msgspec.json.encode(body)
+    except UnicodeEncodeError:
+        return encode(_cleaned(body))
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, Mapping):
+        return {clean_text(key): _cleaned(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_cleaned(item) for item in value]
+    return value

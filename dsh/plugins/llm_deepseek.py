@@ -1,0 +1,154 @@
+"""Row `llm-deepseek`: route `deepseek-official`, every DeepSeek model behind one adapter."""
+
+import os
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from dsh.capabilities.credentials import CREDENTIALS, Credentials
+from dsh.capabilities.http import HTTP
+from dsh.capabilities.launch import HOME_PATH, LAUNCH_ENVIRONMENT, LaunchEnvironment
+from dsh.kernel import Context
+from dsh.llm.deepseek import (
+    PROVIDER,
+    DeepSeekAdapter,
+    DeepSeekModel,
+    DeepSeekSettings,
+    Effort,
+    Thinking,
+    is_http_url,
+)
+from dsh.llm.registry import LLM
+from dsh.llm.request import LlmRequest
+from dsh.llm.retry import RetryConfig
+from dsh.llm.watchdog import MAX_TIMER_MS, StreamLimits
+
+USER_ID_FILE = ".anonymous-user-id"
+
+inject = [LLM, HTTP]
+
+
+def _default_models() -> list[DeepSeekModel]:
+    return [
+        DeepSeekModel(id="deepseek-v4-flash", name="DeepSeek-V4-Flash", context_window=1_000_000),
+        DeepSeekModel(id="deepseek-v4-pro", name="DeepSeek-V4-Pro", context_window=1_000_000),
+        DeepSeekModel(
+            id="deepseek-v4-flash-vision-exp",
+            name="DeepSeek-V4-Flash-Vision-Exp",
+            context_window=1_000_000,
+            input_modalities=["text", "image"],
+        ),
+    ]
+
+
+class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
+    """Options of the `llm-deepseek` row (`spec/llm.md` §4.6)."""
+
+    api_key_env: str = "DEEPSEEK_API_KEY"
+    """Name of the key, as an environment variable or in the credentials file; never the key itself."""
+    base_url: str | None = msgspec.field(default=None, name="baseURL")
+    """Endpoint; unset: `DEEPSEEK_BASE_URL`, else the public one."""
+    thinking: Thinking | None = None
+    """Whether the deployment thinks; `disabled` forbids every effort but `off`."""
+    reasoning_effort: Effort | None = None
+    """Effort of requests that ask for none; unset: `high`."""
+    max_tokens: int = 256_000
+    """Longest reply, in tokens, where neither the request nor the model says otherwise."""
+    default_context_window: int = 1_000_000
+    """Window of models outside the catalogue, in tokens."""
+    models: list[DeepSeekModel] = msgspec.field(default_factory=_default_models)
+    stream_idle_timeout_ms: float = 300_000
+    """Longest silence while something is waited for."""
+    first_token_timeout_ms: float | None = None
+    """Longest wait for the first piece of a reply; unset: no limit of its own."""
+    total_timeout_ms: float | None = None
+    """Longest reply in time; unset: no limit."""
+    retry_policy: RetryConfig = msgspec.field(default_factory=RetryConfig)
+    identity_headers: bool = False
+    """Send the session's id and this home's anonymous id to the endpoint."""
+    max_request_files_bytes: int = 128 * 1024 * 1024
+    max_inline_request_image_bytes: int = 20 * 1024 * 1024
+    max_images_per_request: int = 600
+    files_api_timeout_ms: float = 60_000
+    file_expires_after_seconds: int = 604_800
+    file_refresh_margin_seconds: int = 3_600
+    file_quota_cleanup_batch: int = 100
+
+    def __post_init__(self) -> None:
+        if self.base_url is not None and not is_http_url(self.base_url.strip()):
+            raise ValueError("baseURL is not an http or https URL")
+        if not self.api_key_env.strip():
+            raise ValueError("apiKeyEnv is empty; name the variable that holds the key")
+        if self.thinking == "disabled" and self.reasoning_effort not in (None, "off"):
+            raise ValueError(f"thinking is disabled, so reasoningEffort cannot be {self.reasoning_effort}")
+        if self.max_tokens <= 0 or self.default_context_window <= 0:
+            raise ValueError("maxTokens and defaultContextWindow must be above 0")
+        ids = [model.id for model in self.models]
+        if not all(ids) or len(set(ids)) < len(ids):
+            raise ValueError("models must have ids, each of them once")
+        limits = (self.stream_idle_timeout_ms, self.first_token_timeout_ms, self.total_timeout_ms)
+        if any(limit is not None and not 0 < limit <= MAX_TIMER_MS for limit in limits):
+            raise ValueError(f"timeouts must be above 0 and at most {MAX_TIMER_MS} ms")
+
+
+class _Keys:
+    """Looks the optional services up when they are needed. Implements `dsh.llm.credential.KeySources`."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+
+    @property
+    def credentials(self) -> Credentials | None:
+        return self._ctx.get(CREDENTIALS)
+
+    @property
+    def environment(self) -> LaunchEnvironment | None:
+        return self._ctx.get(LAUNCH_ENVIRONMENT)
+
+
+def apply(ctx: Context, config: Config) -> None:
+    def identity(request: LlmRequest) -> Mapping[str, str]:
+        if not config.identity_headers:
+            return {}
+        headers = {}
+        if (home := ctx.get(HOME_PATH)) is not None:
+            headers["x-deepseek-harness-user-id"] = user_id(home(USER_ID_FILE))
+        if request.session_id:
+            headers["x-deepseek-harness-session-id"] = request.session_id
+        return headers
+
+    adapter = DeepSeekAdapter(settings_of(config), ctx.use(HTTP), _Keys(ctx), identity=identity)
+    ctx.use(LLM).register_adapter([PROVIDER], adapter)
+
+
+def settings_of(config: Config) -> DeepSeekSettings:
+    """The adapter's view of a row."""
+    return DeepSeekSettings(
+        api_key_env=config.api_key_env,
+        base_url=config.base_url,
+        thinking=config.thinking,
+        reasoning_effort=config.reasoning_effort,
+        max_tokens=config.max_tokens,
+        default_context_window=config.default_context_window,
+        models=tuple(config.models),
+        limits=StreamLimits(
+            idle_ms=config.stream_idle_timeout_ms,
+            first_token_ms=config.first_token_timeout_ms,
+            total_ms=config.total_timeout_ms,
+        ),
+        retry_policy=config.retry_policy.policy(),
+    )
+
+
+def user_id(path: Path) -> str:
+    """The anonymous id of a home, made when it is first asked for."""
+    try:
+        return str(uuid.UUID(path.read_text("ascii").strip()))
+    except (OSError, ValueError):
+        made = str(uuid.uuid4())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(made + "\n")
+    return made
