@@ -1,4 +1,4 @@
-"""The plugin kernel: contexts, fibers, effects, services, events, cancellation. It knows nothing of agents."""
+"""The plugin kernel: contexts, fibers, effects, services, events, cancel tokens. It knows no agents."""
 
 from dsh.kernel.cancel import Cancelled, CancelToken
 from dsh.kernel.context import Context, ServiceUnavailable

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, overload
 from dsh.errors import KernelError
 from dsh.kernel.effect import Effect
 from dsh.kernel.event import Hook, Subject
-from dsh.kernel.fiber import FIBER_CREATED, Fiber, FiberState, Runtime, inject_map
+from dsh.kernel.fiber import FIBER_CREATED, Fiber, FiberState, inject_map
 from dsh.kernel.key import Event, ServiceKey, name_of
 from dsh.kernel.plugin import runtime_of
 from dsh.kernel.root import Impl, Kernel, Realm
@@ -205,9 +205,10 @@ class Context:
             return self.get(name, strict=False)
         fiber: Fiber = self.fiber
         while True:
-            if fiber.store is not None and name in fiber.store:
-                return bound(fiber.store[name].value, self)
-            if name in fiber.inject:
+            impl = fiber.store.get(name) if fiber.store is not None else None
+            if impl is not None and impl.realm is realm:
+                return bound(impl.value, self)
+            if name in fiber.inject and fiber.ctx.realm_of(name) is realm:
                 raise ServiceUnavailable(f'cannot get required service "{name}" in inactive context')
             parent = fiber.parent
             if parent is None or parent.realm_of(name) is not realm:

@@ -253,10 +253,13 @@ class Fiber:
         assert self.runtime is not None
         body = self.runtime.body
         effect = self.own("body")
-        if len(inspect.signature(body).parameters) < 2:
-            await effect.run_inline(lambda: body(self.ctx))
-        else:
-            await effect.run_inline(lambda: body(self.ctx, self.config))
+        takes_config = len(inspect.signature(body).parameters) > 1
+        try:
+            await effect.run_inline(lambda: body(self.ctx, self.config) if takes_config else body(self.ctx))
+        except (Exception, asyncio.CancelledError, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # a plugin that calls sys.exit() fails like any other
+            raise KernelError(f"plugin {self.name} raised {type(error).__name__}: {error}") from error
 
     async def _unload(self) -> None:
         await self._run_disposers()
@@ -311,7 +314,7 @@ class Fiber:
                 await self._run_disposers()
                 return
             self.uid = None
-            self.parent.fiber.forget(self)
+            self._epoch = INACTIVE
             for name in self.inject:
                 self.kernel.injectors.get(name, {}).pop(self, None)
             self._leave_runtime()
@@ -322,11 +325,12 @@ class Fiber:
             await asyncio.shield(self._teardown)
 
     async def _tear_down(self) -> None:
-        self._epoch = INACTIVE
         await self.quiet()
         if self.state is not FiberState.DISPOSED:
             self._start(FiberState.UNLOADING)
             await self.quiet()
+        assert self.parent is not None
+        self.parent.fiber.forget(self)
 
     def _leave_runtime(self) -> None:
         runtime = self.runtime

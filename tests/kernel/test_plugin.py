@@ -1,0 +1,114 @@
+"""What can be mounted (`spec/kernel.md` §4)."""
+
+import types
+from collections.abc import Iterator
+
+import pytest
+
+from dsh.errors import KernelError
+from dsh.kernel import Context
+from dsh.kernel.effect import Disposer
+from tests.aio import aio
+
+log: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def empty_log() -> None:
+    log.clear()
+
+
+def plain(ctx: Context) -> Disposer:
+    log.append("plain")
+    return lambda: log.append("plain undone")
+
+
+async def coroutine(ctx: Context, config: object) -> Disposer:
+    log.append("coroutine")
+    return lambda: log.append("coroutine undone")
+
+
+def generator(ctx: Context) -> Iterator[Disposer]:
+    log.append("generator")
+    yield lambda: log.append("generator undone")
+
+
+class WithInit:
+    inject = ("base",)
+
+    def __init__(self, ctx: Context) -> None:
+        log.append("made")
+
+    def init(self) -> Disposer:
+        log.append("init")
+        return lambda: log.append("init undone")
+
+
+class Derived(WithInit):
+    inject = ("derived",)
+
+
+@pytest.mark.parametrize("plugin", [plain, coroutine, generator])
+@aio
+async def test_functions_mount_and_what_they_return_is_undone(plugin: object) -> None:
+    fiber = await Context().plugin(plugin)
+    await fiber.dispose()
+
+    name = fiber.runtime.name if fiber.runtime else ""
+    assert log == [name, f"{name} undone"]
+
+
+@aio
+async def test_a_class_is_constructed_and_its_init_hook_is_the_effect() -> None:
+    ctx = Context()
+    await ctx.plugin(lambda c: (c.provide("base", 1), c.provide("derived", 2)))
+    fiber = await ctx.plugin(Derived)
+    await fiber.dispose()
+
+    assert list(fiber.inject) == ["base", "derived"]
+    assert log == ["made", "init", "init undone"]
+
+
+@aio
+async def test_a_module_with_apply_mounts_under_its_name() -> None:
+    module = types.ModuleType("some.package.tool_thing")
+    module.apply = lambda ctx: log.append("applied")  # type: ignore[attr-defined]
+
+    fiber = await Context().plugin(module)
+
+    assert log == ["applied"]
+    assert fiber.name == "tool-thing"
+
+
+@pytest.mark.parametrize("thing", [3, "text", None, object()])
+@aio
+async def test_anything_else_is_refused_by_type(thing: object) -> None:
+    with pytest.raises(KernelError, match=f"received {type(thing).__name__}"):
+        Context().plugin(thing)
+
+
+@pytest.mark.parametrize("plugin", [plain, Derived])
+@aio
+async def test_the_same_plugin_mounted_twice_is_two_fibers_of_one_runtime(plugin: object) -> None:
+    ctx = Context()
+    one, two = ctx.plugin(plugin), ctx.plugin(plugin, name="ignored")
+
+    assert one.runtime is two.runtime
+    assert one.uid != two.uid
+    await one.dispose()
+    assert len(ctx.kernel.runtimes) == 1
+    await two.dispose()
+    assert ctx.kernel.runtimes == {}
+
+
+@aio
+async def test_a_refused_mount_leaves_no_record() -> None:
+    ctx = Context()
+    contexts: list[Context] = []
+    fiber = await ctx.plugin(contexts.append)
+    await fiber.dispose()
+
+    with pytest.raises(KernelError):
+        contexts[0].plugin(plain)
+
+    assert ctx.kernel.runtimes == {}
