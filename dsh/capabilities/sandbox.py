@@ -27,6 +27,10 @@ class SandboxPolicyService(Protocol):
     @property
     def default_mode(self) -> SandboxMode: ...
 
+    @property
+    def supported_modes(self) -> tuple[SandboxMode, ...]:
+        """What the composition can keep; choosing another mode is refused at the start."""
+
     def resolve(self, session: Session | None = None, mode: SandboxMode | None = None) -> SandboxPolicy: ...
 
 

@@ -47,7 +47,8 @@ class ApprovalService:
         event = None if session is None else session.last("approval/policy")
         if event is None:
             return self._default
-        return "ask" if event.data["policy"] == "ask" else "never"
+        asks = isinstance(event.data, dict) and event.data.get("policy") == "ask"
+        return "ask" if asks else "never"
 
     async def request(self, request: ApprovalRequest) -> ApprovalOutcome:
         session = request.agent.session

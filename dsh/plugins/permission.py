@@ -51,31 +51,34 @@ class Presets:
     def __init__(self, table: dict[str, Preset], default: str) -> None:
         self._table, self._default = table, default
 
-    def matching(self, sandbox: str, approval: str) -> str | None:
-        """The first preset with this pair."""
-        return match(self._table, sandbox, approval)
-
     def pin(self, session: Session) -> None:
         """Log what the session's log does not say yet: preset, sandbox mode, approval policy, in that order.
 
         What it does say, in a seed for instance, stays: the missing half of a pair comes from the preset
         it names, else from the default, and a pair without a name gets none.
         """
-        chosen = session.last("permission/preset")
-        mode_event, policy_event = session.last("sandbox/mode"), session.last("approval/policy")
-        base = self._table.get(self._default if chosen is None else chosen.data["preset"])
-        base = base or self._table[self._default]
-        mode = base.sandbox if mode_event is None else mode_event.data["mode"]
-        policy = base.approval if policy_event is None else policy_event.data["policy"]
+        chosen = logged(session, "permission/preset", "preset")
+        mode, policy = logged(session, "sandbox/mode", "mode"), logged(session, "approval/policy", "policy")
+        base = self._table.get(chosen or self._default, self._table[self._default])
         if chosen is None:
-            is_fresh = mode_event is None and policy_event is None
-            preset = self._default if is_fresh else self.matching(mode, policy)
+            pair = (base.sandbox if mode is None else mode, base.approval if policy is None else policy)
+            is_fresh = mode is None and policy is None
+            preset = self._default if is_fresh else match(self._table, *pair)
             if preset is not None:
                 session.append("permission/preset", {"preset": preset})
-        if mode_event is None:
-            session.append("sandbox/mode", {"mode": mode})
-        if policy_event is None:
-            session.append("approval/policy", {"policy": policy})
+        if mode is None:
+            session.append("sandbox/mode", {"mode": base.sandbox})
+        if policy is None:
+            session.append("approval/policy", {"policy": base.approval})
+
+
+def logged(session: Session, kind: str, key: str) -> str | None:
+    """What the last event of a kind says, None where there is none; a damaged one says nothing usable."""
+    event = session.last(kind)
+    if event is None:
+        return None
+    value = event.data.get(key) if isinstance(event.data, dict) else None
+    return value if isinstance(value, str) else ""
 
 
 def match(table: dict[str, Preset], sandbox: str, approval: str) -> str | None:
@@ -85,7 +88,8 @@ def match(table: dict[str, Preset], sandbox: str, approval: str) -> str | None:
 
 
 def apply(ctx: Context, config: Config) -> None:
-    mode = ctx.use(SANDBOX_POLICY).default_mode
+    sandbox = ctx.use(SANDBOX_POLICY)
+    mode = sandbox.default_mode
     policy = ctx.use(APPROVAL).policy_of(None)
     names = ", ".join(config.presets) or "none"
     default = config.default_preset or match(config.presets, mode, policy)
@@ -97,5 +101,10 @@ def apply(ctx: Context, config: Config) -> None:
     if default not in config.presets:
         raise CompositionError(
             f"row 'permission': defaultPreset {default!r} is not a preset", hint=f"presets: {names}"
+        )
+    if (chosen := config.presets[default].sandbox) not in sandbox.supported_modes:
+        raise CompositionError(
+            f"row 'permission': preset {default!r} asks for sandbox mode {chosen!r}, which cannot be kept",
+            hint=f"modes that can: {', '.join(sandbox.supported_modes)}",
         )
     ctx.on(SESSION_CREATED, Presets(config.presets, default).pin)

@@ -15,6 +15,7 @@ from dsh.errors import CompositionError
 from dsh.kernel import Context
 from dsh.session.log import Session
 
+SUPPORTED: tuple[SandboxMode, ...] = ("danger-full-access",)
 SECTION = "sandbox:policy"
 SECTION_ORDER = 110
 
@@ -39,13 +40,18 @@ class SandboxPolicies:
     def default_mode(self) -> SandboxMode:
         return self._default_mode
 
+    @property
+    def supported_modes(self) -> tuple[SandboxMode, ...]:
+        return SUPPORTED
+
     def override_of(self, session: Session) -> SandboxMode | None:
         """The mode that the session's log chose last. A word we do not know is the narrowest mode."""
         event = session.last("sandbox/mode")
         if event is None:
             return None
+        chosen = event.data.get("mode") if isinstance(event.data, dict) else None
         for mode in SANDBOX_MODES:
-            if event.data["mode"] == mode:
+            if chosen == mode:
                 return mode
         return SANDBOX_MODES[0]
 
@@ -82,7 +88,7 @@ def describe(policy: SandboxPolicy) -> str:
 
 
 def apply(ctx: Context, config: Config) -> None:
-    if config.mode != "danger-full-access":
+    if config.mode not in SUPPORTED:
         raise CompositionError(
             f"row 'sandbox-policy': mode {config.mode!r} cannot be kept, confinement is not built yet",
             hint="set DSH_PERMISSION_MODE=danger-full-access, or that mode in the row, to run unconfined",

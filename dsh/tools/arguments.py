@@ -33,7 +33,8 @@ def parse_arguments(raw: str) -> ParsedArguments:
     try:
         return ParsedArguments(_cleaned(_DECODER.decode(raw), raw))
     except json.JSONDecodeError as error:
-        found = f"{error.msg} at line {error.lineno}, column {error.colno}"
+        what = error.msg.removesuffix(" at").removesuffix(" starting")
+        found = f"{what} at line {error.lineno}, column {error.colno}"
     except RecursionError:
         found = "it is nested too deeply"
     except ValueError as error:

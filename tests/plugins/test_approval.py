@@ -1,0 +1,207 @@
+"""Row `approval`, mounted: what is decided, in which order, and what the log says of it."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dsh.agent.prompt import SYSTEM_PROMPT, PromptContext
+from dsh.capabilities.approval import APPROVAL, APPROVAL_REQUEST, Approval, ApprovalError, ApprovalRequest
+from dsh.kernel import CancelToken, Context
+from dsh.plugins import approval
+from dsh.tools.event import TOOLS_PRE_EXECUTE, Ask
+from dsh.tools.registry import ToolRegistry
+from tests.aio import aio
+from tests.tools.kit import StandInAgent, agent_in, call, cancelled, code, text, tool
+
+
+async def mounted(policy: str | None = None) -> tuple[Context, Approval, StandInAgent]:
+    ctx = Context()
+    await ctx.plugin(approval, {"policy": policy})
+    service = ctx.get(APPROVAL)
+    assert service is not None
+    agent = StandInAgent(ctx)
+    agent.open_turn()
+    return ctx, service, agent
+
+
+def answering(answer: Any, asked: list[Any] | None = None) -> Callable[..., Any]:
+    async def listener(request: ApprovalRequest, _: object) -> Any:
+        if asked is not None:
+            asked.append(request)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return listener
+
+
+def request(agent: StandInAgent, **changes: Any) -> ApprovalRequest:
+    return ApprovalRequest(agent=agent, tool_name="write", **changes)
+
+
+@aio
+async def test_question_and_answer_are_logged_with_one_id() -> None:
+    ctx, service, agent = await mounted()
+    ctx.on(APPROVAL_REQUEST, answering("allowed-once"))
+
+    outcome = await service.request(request(agent, call_id="c1", reason="why"))
+
+    (asked, question), (decided, answer) = agent.logged("approval/asked", "approval/decided")
+    assert outcome == "allowed-once"
+    assert (asked, decided) == ("approval/asked", "approval/decided")
+    assert list(question) == ["id", "toolName", "callId", "reason"]
+    assert question["toolName"] == "write"
+    assert answer == {"id": question["id"], "outcome": "allowed-once"}
+    await ctx.dispose()
+
+
+@aio
+async def test_what_is_not_given_is_not_logged() -> None:
+    ctx, service, agent = await mounted()
+
+    assert await service.request(request(agent)) == "unavailable"
+    ((_, question),) = agent.logged("approval/asked")
+    assert list(question) == ["id", "toolName"]
+    await ctx.dispose()
+
+
+@aio
+async def test_outside_a_turn_nothing_is_asked_or_logged() -> None:
+    ctx, service, _ = await mounted()
+    agent = StandInAgent(ctx)
+
+    with pytest.raises(ApprovalError, match="open turn"):
+        await service.request(request(agent))
+
+    assert agent.logged() == []
+    await ctx.dispose()
+
+
+@aio
+async def test_policy_never_rejects_before_any_answerer() -> None:
+    ctx, service, agent = await mounted("never")
+    asked: list[Any] = []
+    ctx.on(APPROVAL_REQUEST, answering("allowed-once", asked), prepend=True)
+
+    assert await service.request(request(agent)) == "rejected"
+    assert asked == []
+    await ctx.dispose()
+
+
+@aio
+async def test_the_last_policy_of_the_log_counts() -> None:
+    ctx, service, agent = await mounted("never")
+    assert service.policy_of(None) == service.policy_of(agent.session) == "never"
+
+    agent.session.append("approval/policy", {"policy": "ask"})
+    assert service.policy_of(agent.session) == "ask"
+    agent.session.append("approval/policy", {"policy": "never", "source": "delegation"})
+
+    assert service.policy_of(agent.session) == "never"
+    await ctx.dispose()
+
+
+@aio
+async def test_a_cancelled_call_asks_nobody_even_under_never() -> None:
+    ctx, service, agent = await mounted("never")
+
+    assert await service.request(request(agent, signal=cancelled())) == "cancelled"
+    await ctx.dispose()
+
+
+@pytest.mark.parametrize("answer", [RuntimeError("no"), "yes", None, True, 1])
+@aio
+async def test_an_answerer_that_fails_or_answers_nonsense_is_unavailable(answer: Any) -> None:
+    ctx, service, agent = await mounted()
+    ctx.on(APPROVAL_REQUEST, answering(answer))
+
+    assert await service.request(request(agent)) == "unavailable"
+    ((_, decided),) = agent.logged("approval/decided")
+    assert decided["outcome"] == "unavailable"
+    await ctx.dispose()
+
+
+@aio
+async def test_a_late_answer_is_dropped() -> None:
+    ctx, service, agent = await mounted()
+    token, gate, asked = CancelToken(), asyncio.Event(), asyncio.Event()
+
+    async def slow(_: object, __: object) -> str:
+        asked.set()
+        await gate.wait()
+        return "allowed-once"
+
+    ctx.on(APPROVAL_REQUEST, slow)
+    task = asyncio.create_task(service.request(request(agent, signal=token)))
+    await asked.wait()
+    token.cancel("user")
+
+    assert await task == "cancelled"
+    gate.set()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert len(agent.logged("approval/decided")) == 1
+    await ctx.dispose()
+
+
+@aio
+async def test_answerers_hear_the_agents_of_their_scope() -> None:
+    ctx, service, other = await mounted()
+    agent, scope = await agent_in(ctx, "scoped")
+    agent.open_turn()
+    scope.ctx.on(APPROVAL_REQUEST, answering("allowed-once"))
+
+    assert await service.request(request(agent)) == "allowed-once"
+    assert await service.request(request(other)) == "unavailable"
+    await ctx.dispose()
+
+
+@aio
+async def test_an_asking_policy_with_nobody_there_denies_the_call_and_leaves_a_pair() -> None:
+    ctx, _, agent = await mounted()
+    tools = ToolRegistry(ctx)
+    tools.register(tool())
+
+    async def ask(_: object, __: object) -> Ask:
+        return Ask("deletes files")
+
+    ctx.on(TOOLS_PRE_EXECUTE, ask)
+
+    result = await tools.run(call(agent=agent))
+
+    assert result.is_error and code(result) is None and "nobody" in text(result)
+    (_, question), (_, answer) = agent.logged("approval/asked", "approval/decided")
+    assert question["reason"] == "deletes files" and question["callId"] == "c1"
+    assert answer["outcome"] == "unavailable"
+    await ctx.dispose()
+
+
+class Prompt:
+    """Collects the contributed context sections."""
+
+    def __init__(self) -> None:
+        self.sections: dict[str, tuple[float, Any]] = {}
+
+    def context(self, name: str, order: float, text: Any) -> None:
+        self.sections[name] = (order, text)
+
+
+@aio
+async def test_the_model_is_told_the_policy_where_there_is_a_prompt() -> None:
+    ctx, _, agent = await mounted()
+    prompt: Any = Prompt()
+    ctx.provide(SYSTEM_PROMPT, prompt)
+    while not prompt.sections:
+        await asyncio.sleep(0)
+
+    order, section = prompt.sections["approval:policy"]
+    context: Any = PromptContext(agent=agent)  # type: ignore[arg-type]
+
+    assert order == 115
+    assert "ask" in section(context)
+    agent.session.append("approval/policy", {"policy": "never"})
+    assert "never" in section(context)
+    assert section(PromptContext()) is None
+    await ctx.dispose()

@@ -1,0 +1,158 @@
+"""Asking for a wider sandbox for one call."""
+
+from typing import Any
+
+import pytest
+
+from dsh.capabilities.approval import APPROVAL, ApprovalOutcome, ApprovalRequest
+from dsh.capabilities.sandbox import SandboxMode
+from dsh.kernel import Context
+from dsh.session.log import Session
+from dsh.tools.dsl import compile_parameters
+from dsh.tools.error import ToolError
+from dsh.tools.escalation import (
+    approve_escalation,
+    asked_escalation,
+    denial_marker,
+    escalation_advice,
+    escalation_marker,
+    escalation_parameters,
+)
+from dsh.tools.execution import ToolExecution
+from tests.aio import aio
+from tests.tools.kit import StandInAgent, call
+
+
+class Answer:
+    """An approval service with one answer."""
+
+    def __init__(self, outcome: ApprovalOutcome) -> None:
+        self.outcome = outcome
+        self.asked: list[ApprovalRequest] = []
+
+    async def request(self, request: ApprovalRequest) -> ApprovalOutcome:
+        self.asked.append(request)
+        return self.outcome
+
+    def policy_of(self, session: Session | None) -> Any:
+        return "ask"
+
+
+def execution(*, has_agent: bool = True) -> ToolExecution:
+    agent = StandInAgent(Context()) if has_agent else None
+    return ToolExecution(call("bash", agent=agent), {})
+
+
+def test_the_parameters_are_two_optional_strings() -> None:
+    schema = compile_parameters(escalation_parameters("command"))
+
+    assert list(schema["properties"]) == ["sandbox_permissions", "justification"]
+    assert schema["properties"]["sandbox_permissions"]["enum"] == ["workspace-write", "danger-full-access"]
+    assert "required" not in schema
+
+
+def test_neither_field_asks_for_nothing() -> None:
+    assert asked_escalation({"command": "ls"}, advertised=False) is None
+
+
+@pytest.mark.parametrize(
+    ("args", "problem"),
+    [
+        ({"sandbox_permissions": "workspace-write"}, "go together"),
+        ({"justification": "because"}, "go together"),
+        ({"sandbox_permissions": "workspace-write", "justification": " \n"}, "blank"),
+        ({"sandbox_permissions": "root", "justification": "because"}, "must be one of"),
+    ],
+)
+def test_both_or_neither_and_a_reason(args: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ToolError, match=problem) as failure:
+        asked_escalation(args, advertised=True)
+
+    assert failure.value.code == ""
+
+
+def test_a_tool_that_does_not_offer_it_refuses() -> None:
+    with pytest.raises(ToolError, match="not offered"):
+        asked_escalation(
+            {"sandbox_permissions": "workspace-write", "justification": "because"}, advertised=False
+        )
+
+
+@pytest.mark.parametrize(
+    ("current", "wanted"),
+    [
+        ("workspace-write", "workspace-write"),
+        ("danger-full-access", "workspace-write"),
+        ("danger-full-access", "danger-full-access"),
+    ],
+)
+@aio
+async def test_a_mode_that_is_not_wider_is_refused_without_a_question(
+    current: SandboxMode, wanted: SandboxMode
+) -> None:
+    ctx, answer = Context(), Answer("allowed-once")
+    ctx.provide(APPROVAL, answer)
+
+    with pytest.raises(ToolError, match="not wider"):
+        await approve_escalation(ctx, execution(), (wanted, "why"), current=current, subject="command")
+
+    assert answer.asked == []
+
+
+@aio
+async def test_a_granted_mode_is_returned_and_the_question_names_it() -> None:
+    ctx, answer = Context(), Answer("allowed-once")
+    ctx.provide(APPROVAL, answer)
+
+    mode = await approve_escalation(
+        ctx, execution(), ("danger-full-access", "install it"), current="workspace-write", subject="command"
+    )
+
+    (request,) = answer.asked
+    assert mode == "danger-full-access"
+    assert request.reason == "escalate sandbox to danger-full-access: install it"
+    assert (request.tool_name, request.call_id) == ("bash", "c1")
+
+
+@aio
+async def test_each_refusal_has_its_own_text_and_no_code() -> None:
+    texts: set[str] = set()
+    outcomes: list[ApprovalOutcome] = ["rejected", "cancelled", "unavailable"]
+    for outcome in outcomes:
+        ctx = Context()
+        ctx.provide(APPROVAL, Answer(outcome))
+        with pytest.raises(ToolError) as failure:
+            await approve_escalation(
+                ctx, execution(), ("workspace-write", "why"), current="read-only", subject="command"
+            )
+        assert failure.value.code == ""
+        texts.add(failure.value.message)
+
+    assert len(texts) == 3 and not any("{" in t for t in texts)
+
+
+@aio
+async def test_without_a_service_or_an_agent_there_is_nobody_to_ask() -> None:
+    ctx = Context()
+    with pytest.raises(ToolError, match="no approval service"):
+        await approve_escalation(
+            ctx, execution(), ("workspace-write", "why"), current="read-only", subject="command"
+        )
+    ctx.provide(APPROVAL, Answer("allowed-once"))
+
+    with pytest.raises(ToolError, match="only an agent"):
+        await approve_escalation(
+            ctx,
+            execution(has_agent=False),
+            ("workspace-write", "why"),
+            current="read-only",
+            subject="command",
+        )
+
+
+def test_markers_are_bracketed_lines() -> None:
+    assert denial_marker("read-only") == "[sandbox: file access denied under read-only mode]"
+    assert escalation_marker("operation").startswith(
+        "[sandbox: escalation available — retry the same operation"
+    )
+    assert "sandbox_permissions" in escalation_advice("command")
