@@ -27,14 +27,15 @@ class Relations:
         self.open_step: int | None = None
         self.last_step = 0
         """Number of the last step started in the open turn."""
-        self.pending: set[str] = set()
+        self.pending: list[str] = []
+        """Ids of the step's calls without a result; a provider may give one id twice."""
 
     def copy(self) -> "Relations":
         """An independent state with the same contents."""
         made = Relations()
         for name in self.__slots__:
             setattr(made, name, getattr(self, name))
-        made.pending = set(self.pending)
+        made.pending = list(self.pending)
         return made
 
     def check(self, event: SessionEvent) -> None:
@@ -117,9 +118,11 @@ class Relations:
             case "tool/call":
                 call_id = event.data.get("callId") if isinstance(event.data, FrozenDict) else None
                 if type(call_id) is str:
-                    self.pending.add(call_id)
+                    self.pending.append(call_id)
             case "tool/result":
-                self.pending.discard(event.data["message"]["source"]["callId"])
+                answered = event.data["message"]["source"]["callId"]
+                if answered in self.pending:
+                    self.pending.remove(answered)
 
 
 def _number(data: Any, key: str) -> int | None:
