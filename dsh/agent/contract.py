@@ -90,6 +90,10 @@ class Agent(Protocol):
     @property
     def status(self) -> AgentStatus: ...
 
+    @property
+    def degraded(self) -> Sequence[str]:
+        """Tools whose bodies were given up after a cancellation, and may still be at work."""
+
     def send(self, message: Message, target: InboxTarget, *, wakeup: bool) -> None:
         """Deliver a message. Synchronous: a waking send may have opened a turn and claimed the message."""
 

@@ -1,0 +1,314 @@
+"""Cancellation in every window of a turn: exactly what the log holds afterwards."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from dsh.agent import scheduler
+from dsh.agent.contract import (
+    AGENT_PRE_STEP,
+    AGENT_REQUEST,
+    AGENT_REQUEST_ERROR,
+    AGENT_TURN_STOPPING,
+    Agent,
+    CancelCause,
+    RequestFailed,
+    RetryRequest,
+)
+from dsh.agent.prompt import SYSTEM_PROMPT
+from dsh.session.chunk import BlockStart, TextDelta, UsageChunk
+from dsh.session.message import user_message
+from dsh.tools.event import TOOLS_POST_EXECUTE, TOOLS_PRE_EXECUTE, Accept
+from tests.agent.kit import Loop, calls, data_of, ends, failed, loop, short, text, texts_of, thought
+from tests.aio import aio
+
+USER: CancelCause = {"kind": "user"}
+OPENED = "spliced turn/start spliced"
+STEPPED = f"{OPENED} step/start user/message"
+REQUESTED = f"{STEPPED} request/header request/context"
+ABORTED = [{"kind": "aborted", "reason": {"kind": "user"}}]
+
+
+def in_assembly(it: Loop, agent: Agent) -> None:
+    it.ctx.use(SYSTEM_PROMPT).variable("x", lambda at: agent.cancel(USER) or "x")
+
+
+def in_pre_step(it: Loop, agent: Agent) -> None:
+    async def cancel(payload: Any, following: Callable[[], Awaitable[Any]]) -> Any:
+        agent.cancel(USER)
+        return await following()
+
+    it.ctx.on(AGENT_PRE_STEP, cancel)
+
+
+def at_turn_start(it: Loop, agent: Agent) -> None:
+    it.when("turn/start", lambda s: agent.cancel(USER, keep_inbox=True))
+
+
+def at_step_start(it: Loop, agent: Agent) -> None:
+    it.when("step/start", lambda s: agent.cancel(USER))
+
+
+def in_request(it: Loop, agent: Agent) -> None:
+    async def cancel(payload: Any, following: Callable[[], Awaitable[Any]]) -> Any:
+        agent.cancel(USER)
+        return await following()
+
+    it.ctx.on(AGENT_REQUEST, cancel)
+
+
+def at_header(it: Loop, agent: Agent) -> None:
+    it.when("request/header", lambda s: agent.cancel(USER))
+
+
+def in_turn_stopping(it: Loop, agent: Agent) -> None:
+    it.ctx.on(AGENT_TURN_STOPPING, lambda stopping: agent.cancel(USER))
+
+
+def at_step_end(it: Loop, agent: Agent) -> None:
+    it.when("step/end", lambda s: agent.cancel(USER))
+
+
+@pytest.mark.parametrize(
+    ("window", "rows", "requests"),
+    [
+        (at_turn_start, "spliced turn/start turn/end", 0),
+        (in_assembly, f"{OPENED} turn/end", 0),
+        (in_pre_step, f"{OPENED} turn/end", 0),
+        (at_step_start, f"{STEPPED} step/end turn/end", 0),
+        (in_request, f"{STEPPED} step/end turn/end", 0),
+        (at_header, f"{REQUESTED} step/end turn/end", 0),
+        (at_step_end, f"{REQUESTED} chunks assistant/message step/end turn/end", 1),
+        (in_turn_stopping, f"{REQUESTED} chunks assistant/message step/end turn/end", 1),
+    ],
+)
+@aio
+async def test_each_window_leaves_these_rows(
+    window: Callable[[Loop, Agent], None], rows: str, requests: int
+) -> None:
+    async with loop(text("done")) as it:
+        agent = await it.agent()
+        window(it, agent)
+        await it.prompt(agent, "go")
+        assert short(agent.session) == rows
+        assert ends(agent.session) == ABORTED
+        assert len(it.model.requests) == requests
+        assert agent.status == "idle"
+
+
+@aio
+async def test_what_was_visible_when_the_stream_was_cut_is_kept_as_interrupted() -> None:
+    async with loop() as it:
+        agent = await it.agent()
+        it.model.replies = [
+            [
+                *thought("hmm"),
+                BlockStart(1, "text"),
+                TextDelta(1, "half an"),
+                UsageChunk({"inputTokens": 3, "outputTokens": 1}),
+                lambda: agent.cancel(USER),
+                TextDelta(1, " answer"),
+            ]
+        ]
+        await it.prompt(agent, "go")
+        assert short(agent.session) == f"{REQUESTED} chunks assistant/message step/end turn/end"
+        (kept,) = data_of(agent.session, "assistant/message")
+        assert list(kept) == ["turn", "step", "message", "interrupted", "usage"]
+        assert [block["text"] for block in kept["message"]["content"]] == ["hmm", "half an"]
+        assert "replayState" not in kept["message"]["source"]
+        chunks = [e.seq for e in agent.session.events() if e.type == "assistant/chunk"]
+        assert agent.session.event(chunks[-1] + 1).sources == tuple(chunks)
+        assert len(chunks) == 5, "no chunk after the cancellation is logged"
+        assert it.model.closed == 1
+
+
+@aio
+async def test_an_interrupted_message_holds_no_tool_calls() -> None:
+    async with loop() as it:
+        agent = await it.agent()
+        asked = calls(("c1", "echo", "{}"))[:-1]
+        it.model.replies = [[*asked, lambda: agent.cancel(USER), TextDelta(0, "x")]]
+        await it.prompt(agent, "go")
+        assert short(agent.session) == f"{REQUESTED} chunks step/end turn/end"
+
+
+@aio
+async def test_a_stream_cut_before_anything_visible_leaves_chunks_only() -> None:
+    async with loop() as it:
+        agent = await it.agent()
+        it.model.replies = [[BlockStart(0, "text"), lambda: agent.cancel(USER), TextDelta(0, "late")]]
+        await it.prompt(agent, "go")
+        assert short(agent.session) == f"{REQUESTED} chunks step/end turn/end"
+
+
+@aio
+async def test_the_adapters_own_aborted_finish_is_not_logged() -> None:
+    async with loop() as it:
+        agent = await it.agent()
+
+        async def stop() -> None:
+            agent.cancel(USER)
+            raise RuntimeError("connection closed")
+
+        it.model.replies = [[BlockStart(0, "text"), stop]]
+        await it.prompt(agent, "go")
+        chunks = data_of(agent.session, "assistant/chunk")
+        assert [c["chunk"]["type"] for c in chunks] == ["block-start"]
+        assert ends(agent.session) == ABORTED
+
+
+@aio
+async def test_a_finish_of_kind_aborted_in_a_live_turn_is_an_ordinary_failure() -> None:
+    async with loop(failed("ABORTED", "server said so", kind="aborted")) as it:
+        agent = await it.agent()
+        await it.prompt(agent, "go")
+        assert ends(agent.session) == [
+            {"kind": "error", "error": {"message": "server said so", "code": "ABORTED"}}
+        ]
+
+
+@aio
+async def test_cancellation_wins_over_a_retry() -> None:
+    async with loop(failed("SERVER")) as it:
+        agent = await it.agent()
+
+        async def retry(payload: RequestFailed, following: Any) -> RetryRequest:
+            agent.cancel(USER)
+            return {"kind": "retry"}
+
+        it.ctx.on(AGENT_REQUEST_ERROR, retry)
+        await it.prompt(agent, "go")
+        assert short(agent.session) == f"{REQUESTED} chunks step/end turn/end"
+        assert ends(agent.session) == ABORTED
+        assert len(it.model.requests) == 1
+
+
+@aio
+async def test_cancelled_at_the_message_every_call_gets_a_made_up_pair() -> None:
+    async with loop(calls(("c1", "echo", '{"a": 1}'), ("c2", "none", "{}"))) as it:
+        agent = await it.agent()
+        it.when("assistant/message", lambda s: agent.cancel(USER))
+        await it.prompt(agent, "go")
+        assert short(agent.session) == (
+            f"{REQUESTED} chunks assistant/message tool/call tool/result tool/call tool/result step/end turn/end"
+        )
+        assert [d["arguments"] for d in data_of(agent.session, "tool/call")] == ['{"a": 1}', "{}"]
+        assert [d["error"] for d in data_of(agent.session, "tool/result")] == [
+            {"name": "AbortError", "code": "ABORTED_BEFORE_DISPATCH"}
+        ] * 2
+
+
+@aio
+async def test_cancelled_in_a_tool_started_bodies_drain_and_the_rest_is_answered() -> None:
+    async with loop(calls(("c1", "slow", "{}"), ("c2", "slow", "{}"))) as it:
+        agent = await it.agent()
+        ran = []
+
+        async def slow(args: Any, exec: Any) -> str:  # noqa: A002
+            ran.append(exec.call_id)
+            agent.cancel(USER)
+            await asyncio.sleep(0.01)
+            return "finished all the same"
+
+        async def add(settled: Any, following: Any) -> Accept:
+            note = user_message("a note", {"kind": "plugin", "plugin": "x"})
+            return Accept(additional_contexts=(note,))
+
+        it.tool("slow", slow)
+        it.ctx.on(TOOLS_POST_EXECUTE, add)
+        await it.prompt(agent, "go")
+        assert ran == ["c1"]
+        assert short(agent.session).endswith(
+            "tool/call tool/result spliced tool/call tool/result step/end turn/end"
+        )
+        codes = [d["error"]["code"] for d in data_of(agent.session, "tool/result")]
+        assert codes == ["ABORTED", "ABORTED_BEFORE_DISPATCH"]
+        assert len(agent.inbox.next_step) == 1, "contexts wait for a later wake"
+
+
+@aio
+async def test_cancelled_while_a_policy_is_asked() -> None:
+    async with loop(calls(("c1", "echo", "{}"), ("c2", "echo", "{}"))) as it:
+        agent = await it.agent()
+
+        async def echo(args: Any, exec: Any) -> str:  # noqa: A002
+            raise AssertionError("never")
+
+        async def ask(exec: Any, following: Any) -> Any:  # noqa: A002
+            agent.cancel(USER)
+            return await following()
+
+        it.tool("echo", echo)
+        it.ctx.on(TOOLS_PRE_EXECUTE, ask)
+        await it.prompt(agent, "go")
+        codes = [d["error"]["code"] for d in data_of(agent.session, "tool/result")]
+        assert codes == ["ABORTED_BEFORE_DISPATCH"] * 2
+
+
+@aio
+async def test_a_body_that_ignores_the_cancellation_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler, "GRACE_S", 0.02)
+    async with loop(calls(("c1", "stuck", "{}"), ("c2", "quick", "{}")), text("done")) as it:
+        handle = await it.create()
+        agent = handle.agent
+        cut_off = []
+
+        async def stuck(args: Any, exec: Any) -> str:  # noqa: A002
+            agent.cancel(USER)
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                cut_off.append(exec.call_id)
+                raise
+            return "never"
+
+        async def quick(args: Any, exec: Any) -> str:  # noqa: A002
+            return "quick"
+
+        it.tool("stuck", stuck, concurrency_safe=True)
+        it.tool("quick", quick, concurrency_safe=True)
+        await it.prompt(agent, "go")
+        codes = [d["error"]["code"] for d in data_of(agent.session, "tool/result")]
+        assert codes[0] == "TOOL_OUTCOME_UNKNOWN"
+        assert codes[1] in ("ABORTED", "ABORTED_BEFORE_DISPATCH")
+        assert ends(agent.session) == ABORTED
+        assert agent.degraded == ["stuck"]
+        assert cut_off == []
+        await it.prompt(agent, "go on")
+        assert ends(agent.session)[-1] == {"kind": "completed"}
+        await handle.dispose()
+        assert cut_off == ["c1"], "the body ends with the agent"
+
+
+@aio
+async def test_the_next_request_after_a_cancellation_is_complete() -> None:
+    async with loop(calls(("c1", "echo", "{}")), text("done")) as it:
+        agent = await it.agent()
+        it.when("assistant/message", lambda s: agent.cancel(USER))
+        await it.prompt(agent, "go")
+        await it.prompt(agent, "again")
+        assert (
+            texts_of(it.model.requests[-1])
+            == [
+                "user: go",
+                "assistant: call c1",
+                "user: result c1: Error: tool call aborted before dispatch",
+                "user: again",
+                "assistant: done",
+            ][:4]
+        )
+
+
+@aio
+async def test_a_task_that_is_torn_down_writes_no_turn_end() -> None:
+    gate = asyncio.Event()
+    async with loop([gate.wait]) as it:
+        agent = await it.agent()
+        agent.followup(user_message("go"))
+        await asyncio.sleep(0.01)
+        (driver,) = [t for t in asyncio.all_tasks() if t.get_name() == f"agent {agent.id}"]
+        driver.cancel()
+        await agent.when_idle()
+        assert short(agent.session) == REQUESTED

@@ -1,0 +1,294 @@
+"""Deliveries: what `send` does at once, and every row of the wake table."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from dsh.agent.contract import AGENT_INBOX_CLAIMED, AGENT_STATUS, CancelCause
+from dsh.agent.failure import AgentBusyError
+from dsh.kernel import CancelToken
+from dsh.session.message import user_message
+from tests.agent.kit import data_of, ends, loop, short, text, texts_of
+from tests.aio import aio
+
+USER: CancelCause = {"kind": "user"}
+
+
+@aio
+async def test_a_waking_send_opens_the_turn_and_claims_before_it_returns() -> None:
+    async with loop(text("done")) as it:
+        agent = await it.agent()
+        agent.followup(user_message("a"))
+        assert short(agent.session) == "spliced turn/start spliced"
+        assert agent.status == "running"
+        agent.followup(user_message("b"))
+        assert [m["content"][0]["text"] for m in agent.inbox.next_turn] == ["b"]  # type: ignore[typeddict-item]
+        await agent.when_idle()
+
+
+@aio
+async def test_cancel_right_after_a_waking_send_leaves_a_balanced_turn_without_a_step() -> None:
+    async with loop(text("done")) as it:
+        agent = await it.agent()
+        agent.followup(user_message("a"))
+        agent.cancel(USER, keep_inbox=True)
+        await agent.when_idle()
+        assert short(agent.session) == "spliced turn/start spliced turn/end"
+        assert ends(agent.session) == [{"kind": "aborted", "reason": {"kind": "user"}}]
+        assert not agent.inbox.has_pending, "a claimed message is not put back by a cancellation"
+
+
+@aio
+async def test_cancel_from_a_running_listener_prevents_even_turn_start() -> None:
+    async with loop(text("done")) as it:
+        agent = await it.agent()
+        it.ctx.on(
+            AGENT_STATUS,
+            lambda changed: agent.cancel(USER, keep_inbox=True) if changed.status == "running" else None,
+        )
+        agent.followup(user_message("a"))
+        await agent.when_idle()
+        assert short(agent.session) == "spliced"
+        assert agent.inbox.has_pending
+        assert it.statuses == ["running", "idle"]
+
+
+@aio
+async def test_idle_a_wake_starts_a_driver_even_when_the_message_is_gone_again() -> None:
+    async with loop(text("done")) as it:
+        agent = await it.agent()
+        message = user_message("a")
+        from dsh.agent.contract import AGENT_INBOX_INSERTED
+
+        it.ctx.on(AGENT_INBOX_INSERTED, lambda changed: agent.inbox.remove(message["id"]) and None)
+        agent.followup(message)
+        await agent.when_idle()
+        assert short(agent.session) == "spliced spliced turn/start turn/end"
+        assert ends(agent.session) == [{"kind": "completed"}]
+
+
+@aio
+async def test_an_injected_message_wakes_nobody() -> None:
+    async with loop(text("done")) as it:
+        agent = await it.agent()
+        agent.inject(user_message("a"))
+        await agent.when_idle()
+        assert short(agent.session) == "spliced"
+        assert it.statuses == []
+
+
+@aio
+async def test_running_and_live_a_wake_only_queues() -> None:
+    gate = asyncio.Event()
+    async with loop([gate.wait, *text("one")], text("two")) as it:
+        agent = await it.agent()
+        agent.followup(user_message("a"))
+        await asyncio.sleep(0.01)
+        agent.followup(user_message("b"))
+        gate.set()
+        await agent.when_idle()
+        assert it.statuses == ["running", "idle"], "the same driver took the second prompt"
+        assert [d["turn"] for d in data_of(agent.session, "turn/start")] == [1, 2]
+
+
+@aio
+async def test_running_and_cancelled_a_wake_is_latched_and_goes_to_the_next_turn() -> None:
+    gate = asyncio.Event()
+    async with loop([gate.wait, *text("one")], text("two")) as it:
+        agent = await it.agent()
+        agent.followup(user_message("parked is lost"))
+        await asyncio.sleep(0.01)
+        agent.cancel(USER)
+        agent.steer(user_message("after"))
+        assert len(agent.inbox.next_turn) == 1, "steering after a cancel becomes a prompt"
+        gate.set()
+        await agent.when_idle()
+        assert it.statuses == ["running", "idle", "running", "idle"]
+        assert [end["kind"] for end in ends(agent.session)] == ["aborted", "completed"]
+        assert texts_of(it.model.requests[-1])[-1] == "user: after"
+
+
+@aio
+async def test_kept_prompts_run_first_when_a_wake_after_the_cancel_restarts_the_agent() -> None:
+    gate = asyncio.Event()
+    async with loop([gate.wait, *text("one")], text("two")) as it:
+        agent = await it.agent()
+        agent.followup(user_message("first"))
+        agent.followup(user_message("parked"))
+        await asyncio.sleep(0.01)
+        agent.cancel(USER, keep_inbox=True)
+        agent.followup(user_message("after"))
+        gate.set()
+        await agent.when_idle()
+        assert [texts_of(request)[-1] for request in it.model.requests[1:]] == ["user: parked", "user: after"]
+
+
+@aio
+async def test_kept_prompts_stay_parked_without_a_later_wake() -> None:
+    gate = asyncio.Event()
+    async with loop([gate.wait, *text("one")]) as it:
+        agent = await it.agent()
+        agent.followup(user_message("first"))
+        agent.followup(user_message("parked"))
+        await asyncio.sleep(0.01)
+        agent.cancel(USER, keep_inbox=True)
+        gate.set()
+        await agent.when_idle()
+        assert len(it.model.requests) == 1
+        assert len(agent.inbox.next_turn) == 1
+
+
+@aio
+async def test_a_latched_wake_whose_message_is_gone_starts_nothing() -> None:
+    gate = asyncio.Event()
+    async with loop([gate.wait, *text("one")]) as it:
+        agent = await it.agent()
+        agent.followup(user_message("first"))
+        await asyncio.sleep(0.01)
+        agent.cancel(USER)
+        message = user_message("after")
+        agent.followup(message)
+        agent.inbox.remove(message["id"])
+        gate.set()
+        await agent.when_idle()
+        assert it.statuses == ["running", "idle"]
+
+
+@aio
+async def test_a_second_cancel_clears_the_latch_and_keeps_the_first_cause() -> None:
+    gate = asyncio.Event()
+    async with loop([gate.wait, *text("one")]) as it:
+        agent = await it.agent()
+        agent.followup(user_message("first"))
+        await asyncio.sleep(0.01)
+        agent.cancel({"kind": "hook", "reason": "limit:steps"})
+        agent.followup(user_message("after"))
+        agent.cancel(USER)
+        gate.set()
+        await agent.when_idle()
+        assert it.statuses == ["running", "idle"]
+        cause = {"kind": "hook", "reason": "limit:steps"}
+        assert ends(agent.session) == [{"kind": "aborted", "reason": cause}]
+
+
+@aio
+async def test_a_cancel_that_comes_during_the_insert_is_no_wake_after_it() -> None:
+    from dsh.agent.contract import AGENT_INBOX_INSERTED
+
+    gate = asyncio.Event()
+    async with loop([gate.wait, *text("one")]) as it:
+        agent = await it.agent()
+        agent.followup(user_message("first"))
+        await asyncio.sleep(0.01)
+        it.ctx.on(AGENT_INBOX_INSERTED, lambda changed: agent.cancel(USER, keep_inbox=True))
+        agent.followup(user_message("during"))
+        gate.set()
+        await agent.when_idle()
+        assert it.statuses == ["running", "idle"]
+        assert len(agent.inbox.next_turn) == 1
+
+
+@aio
+async def test_cancelling_an_idle_agent_arms_nothing() -> None:
+    async with loop(text("done")) as it:
+        agent = await it.agent()
+        agent.inject(user_message("dropped"))
+        agent.cancel(USER)
+        assert data_of(agent.session, "agent/inbox/spliced")[-1]["outcome"] == "canceled"
+        await it.prompt(agent, "go")
+        assert ends(agent.session) == [{"kind": "completed"}]
+
+
+@aio
+async def test_a_disposed_cancel_never_latches_a_wake() -> None:
+    gate = asyncio.Event()
+    async with loop([gate.wait, *text("one")]) as it:
+        handle = await it.create()
+        agent = handle.agent
+        agent.followup(user_message("first"))
+        await asyncio.sleep(0.01)
+        ending = asyncio.ensure_future(handle.dispose())
+        await asyncio.sleep(0)
+        agent.followup(user_message("late"))
+        gate.set()
+        await ending
+        assert it.statuses == ["running", "idle"]
+        assert ends(agent.session) == [{"kind": "aborted", "reason": {"kind": "disposed"}}]
+
+
+@aio
+async def test_claims_are_told_in_the_order_in_which_they_enter() -> None:
+    async with loop(text("done")) as it:
+        agent = await it.agent()
+        told: list[Any] = []
+        it.ctx.on(AGENT_INBOX_CLAIMED, lambda c: told.append((c.message["content"][0]["text"], c.turn)))
+        agent.inject(user_message("context"))
+        await it.prompt(agent, "prompt")
+        assert told == [("context", 1), ("prompt", 1)]
+
+
+@aio
+async def test_when_idle_of_a_run_that_fails_returns() -> None:
+    async with loop([]) as it:
+        agent = await it.agent()
+        it.ctx.on("agent/pre-step", lambda *_: 1 / 0)
+        agent.followup(user_message("go"))
+        await agent.when_idle()
+        assert agent.status == "idle"
+
+
+# -- maintenance -----------------------------------------------------------------------------------
+
+
+@aio
+async def test_maintenance_is_publicly_idle_and_holds_wakes_back() -> None:
+    async with loop(text("done")) as it:
+        agent = await it.agent()
+        gate = asyncio.Event()
+
+        async def job(token: CancelToken) -> int:
+            await gate.wait()
+            return 7
+
+        result = agent.run_maintenance(job)
+        agent.followup(user_message("go"))
+        assert (agent.status, short(agent.session)) == ("idle", "spliced")
+        waiting = asyncio.ensure_future(agent.when_idle())
+        gate.set()
+        assert await result == 7
+        await waiting
+        assert it.statuses == ["running", "idle"]
+        assert ends(agent.session) == [{"kind": "completed"}]
+
+
+@aio
+async def test_maintenance_is_refused_at_once_while_the_agent_runs() -> None:
+    async with loop(text("done")) as it:
+        agent = await it.agent()
+        agent.followup(user_message("go"))
+
+        async def job(token: CancelToken) -> None:
+            raise AssertionError("never")
+
+        with pytest.raises(AgentBusyError):
+            agent.run_maintenance(job)
+        await agent.when_idle()
+
+
+@aio
+async def test_cancelling_maintenance_cancels_its_token_and_the_wakes_it_held() -> None:
+    async with loop(text("done")) as it:
+        agent = await it.agent()
+
+        async def job(token: CancelToken) -> None:
+            await token.sleep(60)
+
+        result = agent.run_maintenance(job)
+        await asyncio.sleep(0)
+        agent.followup(user_message("go"))
+        agent.cancel(USER)
+        with pytest.raises(Exception, match="cancelled"):
+            await result
+        await agent.when_idle()
+        assert it.statuses == []
