@@ -1,0 +1,242 @@
+"""Every system call of a write fails, or is the last one: the log is absent, complete, or as it was."""
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dsh.persistence.error import PersistenceError, SessionBusy, SessionFileChanged
+from dsh.persistence.jsonl import JsonlBackend
+from dsh.persistence.layout import Encoding
+from dsh.persistence.view import build_view
+from dsh.session.chunk_row import Entry
+from dsh.session.header import SessionHeader
+from tests.persistence.faults import FaultyFiles, Killed
+from tests.persistence.golden import TEXT, view_of
+
+ENCODINGS: list[Encoding] = ["plain", "zstd"]
+
+
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> tuple[SessionHeader, list[Entry]]:
+    path = tmp_path_factory.mktemp("golden") / "session.jsonl"
+    path.write_bytes(TEXT)
+    view = view_of(path)
+    return view.header, view.entries()
+
+
+def calls_of(files: FaultyFiles) -> Iterator[int]:
+    yield from range(len(files.calls))
+
+
+def stored_length(root: Path, session_id: str) -> int | None:
+    """How many events another process finds."""
+    stored = JsonlBackend(root).load(session_id)
+    return None if stored is None else build_view(stored).stored_length
+
+
+def appending_calls(root: Path, header: SessionHeader, entries: list[Entry], encoding: Encoding) -> int:
+    """How many system calls the second batch takes."""
+    files = FaultyFiles()
+    backend = JsonlBackend(root, encoding=encoding, files=files)
+    backend.append(header, entries[:6])
+    before = len(files.calls)
+    backend.append(header, entries[6:])
+    backend.close()
+    assert files.calls[before] == "open_append" and files.calls[-1] == "fsync"
+    return len(files.calls) - before
+
+
+def no_temporary_files(root: Path) -> bool:
+    return not list(root.rglob("*.tmp"))
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_a_first_write_that_fails_leaves_nothing_and_can_be_tried_again(
+    tmp_path: Path, golden: tuple[SessionHeader, list[Entry]], encoding: Encoding, code: int
+) -> None:
+    header, entries = golden
+    dry = FaultyFiles()
+    JsonlBackend(tmp_path / "dry" / "sessions", encoding=encoding, files=dry).append(header, entries)
+    assert {"make_dir", "open_new", "write", "fsync", "link", "unlink"} <= set(dry.calls)
+    for call in calls_of(dry):
+        root = tmp_path / f"at-{call}" / "sessions"
+        backend = JsonlBackend(root, encoding=encoding, files=FaultyFiles(call, code))
+        if dry.calls[call] == "unlink":  # the log is published by then
+            backend.append(header, entries)
+            assert stored_length(root, header.id) == 17
+            continue
+
+        with pytest.raises(OSError, match=r"."):
+            backend.append(header, entries)
+        assert stored_length(root, header.id) is None
+        assert no_temporary_files(root)
+
+        backend.append(header, entries)
+        assert stored_length(root, header.id) == 17
+        backend.close()
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_process_killed_in_its_first_write_leaves_nothing_or_all(
+    tmp_path: Path, golden: tuple[SessionHeader, list[Entry]], encoding: Encoding
+) -> None:
+    header, entries = golden
+    dry = FaultyFiles()
+    JsonlBackend(tmp_path / "dry", encoding=encoding, files=dry).append(header, entries)
+    published = dry.calls.index("link") + 1
+    for call in calls_of(dry):
+        root = tmp_path / f"at-{call}"
+        backend = JsonlBackend(root, encoding=encoding, files=FaultyFiles(call, kill=True))
+        with pytest.raises(Killed):
+            backend.append(header, entries)
+        assert stored_length(root, header.id) == (17 if call >= published else None)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_an_append_that_fails_leaves_the_old_log_and_can_be_tried_again(
+    tmp_path: Path, golden: tuple[SessionHeader, list[Entry]], encoding: Encoding, code: int
+) -> None:
+    header, entries = golden
+    for call in range(appending_calls(tmp_path / "dry", header, entries, encoding)):
+        root = tmp_path / f"at-{call}"
+        files = FaultyFiles(None, code)
+        backend = JsonlBackend(root, encoding=encoding, files=files)
+        backend.append(header, entries[:6])
+        before = backend.locate(header).read_bytes()
+        files.fail_at = len(files.calls) + call
+
+        with pytest.raises(OSError, match=r"."):
+            backend.append(header, entries[6:])
+        assert backend.locate(header).read_bytes() == before
+
+        backend.append(header, entries[6:])
+        assert backend.locate(header).read_bytes().startswith(before)
+        assert stored_length(root, header.id) == 17
+        backend.close()
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_process_killed_in_an_append_leaves_at_least_the_old_log(
+    tmp_path: Path, golden: tuple[SessionHeader, list[Entry]], encoding: Encoding
+) -> None:
+    header, entries = golden
+    for call in range(appending_calls(tmp_path / "dry", header, entries, encoding)):
+        root = tmp_path / f"at-{call}"
+        files = FaultyFiles(kill=True)
+        backend = JsonlBackend(root, encoding=encoding, files=files)
+        backend.append(header, entries[:6])
+        files.fail_at = len(files.calls) + call
+
+        with pytest.raises(Killed):
+            backend.append(header, entries[6:])
+
+        length = stored_length(root, header.id)
+        assert length is not None and 6 <= length <= 17
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_bytes_that_could_not_be_taken_back_are_taken_back_by_the_next_append(
+    tmp_path: Path, golden: tuple[SessionHeader, list[Entry]], encoding: Encoding
+) -> None:
+    header, entries = golden
+    files = FaultyFiles(code=errno.EIO)
+    backend = JsonlBackend(tmp_path, encoding=encoding, files=files)
+    backend.append(header, entries[:6])
+    before = backend.locate(header).read_bytes()
+    files.fail_at, files.also = len(files.calls) + 1, {"truncate"}
+
+    with pytest.raises(PersistenceError, match="cutting it off"):
+        backend.append(header, entries[6:])
+    assert len(backend.locate(header).read_bytes()) > len(before)
+
+    files.also = set()
+    backend.append(header, entries[6:])
+    assert stored_length(tmp_path, header.id) == 17
+    backend.close()
+
+
+def test_a_log_that_somebody_else_changed_is_never_appended_to(
+    tmp_path: Path, golden: tuple[SessionHeader, list[Entry]]
+) -> None:
+    header, entries = golden
+    backend = JsonlBackend(tmp_path)
+    backend.append(header, entries[:6])
+    path = backend.locate(header)
+    data = path.read_bytes()
+
+    path.write_bytes(data + data)
+    with pytest.raises(SessionFileChanged, match="size changed"):
+        backend.append(header, entries[6:])
+    assert path.read_bytes() == data + data
+
+    path.rename(path.with_name("away"))
+    path.write_bytes(data)
+    with pytest.raises(SessionFileChanged, match="replaced"):
+        backend.append(header, entries[6:])
+
+    path.unlink()
+    with pytest.raises(SessionFileChanged, match="gone"):
+        backend.append(header, entries[6:])
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_repair_that_fails_or_is_killed_anywhere_leaves_the_old_log_or_the_new(
+    tmp_path: Path, golden: tuple[SessionHeader, list[Entry]], encoding: Encoding
+) -> None:
+    header, entries = golden
+    for kill in (False, True):
+        for call in range(40):
+            root = tmp_path / f"{kill}-{call}"
+            writer = JsonlBackend(root, encoding=encoding)
+            writer.append(header, entries[:9])
+            writer.append(header, entries[9:-2])
+            path = writer.locate(header)
+            writer.close()
+            torn = path.read_bytes()[:-20]
+            path.write_bytes(torn)
+            files = FaultyFiles(call, kill=kill)
+            backend = JsonlBackend(root, encoding=encoding, files=files)
+            stored = backend.open(header.id)
+            assert stored is not None and stored.torn is not None
+            view = build_view(stored)
+
+            try:
+                backend.repair(stored, view.closers, view.recovered)
+                has_ended = True
+            except (OSError, Killed):
+                has_ended = False
+            backend.close()
+
+            after = path.read_bytes()
+            assert after == torn or view_of(path).length == view.length
+            if has_ended:
+                assert after != torn
+                assert not view_of(path).needs_repair
+                (aside,) = path.parent.glob("*.cut-*")
+                assert torn.endswith(aside.read_bytes())
+            if call >= len(files.calls):
+                break
+        else:
+            pytest.fail("a repair has more than 40 system calls")
+
+
+def test_a_second_backend_is_refused_until_the_first_lets_go(
+    tmp_path: Path, golden: tuple[SessionHeader, list[Entry]]
+) -> None:
+    header, entries = golden
+    first, second = JsonlBackend(tmp_path), JsonlBackend(tmp_path)
+    first.append(header, entries[:6])
+
+    with pytest.raises(SessionBusy):
+        second.open(header.id)
+    with pytest.raises(SessionBusy):
+        second.append(header, entries)
+
+    first.release(header.id)
+    assert second.open(header.id) is not None
+    second.close()
