@@ -75,7 +75,7 @@ def apply(ctx: Context, config: Config) -> None:
     def session_file(session: Session | None) -> Mapping[str, str]:
         persistence = ctx.get(PERSISTENCE)
         place = persistence.locate(session.header) if persistence and session else None
-        return {"DSH_SESSION_JSONL": place.path} if place is not None and place.kind == "jsonl" else {}
+        return {"DSH_SESSION_JSONL": str(place)} if place is not None else {}
 
     service.contribute(
         EnvContributor("session-log", {"DSH_SESSION_JSONL": "the session's log file"}, session_file)
