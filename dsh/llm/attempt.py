@@ -41,6 +41,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     limits: StreamLimits
     auth_hint: str = ""
     """Added to the message of a refused key: where the key came from and how to replace it."""
+    longest_wait_ms: float | None = None
+    """Longer waits that the provider asks for end the turn; the message then names the wait."""
 
 
 class ChatAttempt:
@@ -167,11 +169,18 @@ class ChatAttempt:
             now_s=self._clock(),
             secret=self._endpoint.secret,
         )
+        message, wait_ms, longest_ms = (
+            failure.message,
+            failure.provider_retry_after_ms,
+            self._endpoint.longest_wait_ms,
+        )
         if failure.code == "AUTH" and self._endpoint.auth_hint:
-            failure = msgspec.structs.replace(
-                failure, message=f"{failure.message} ({self._endpoint.auth_hint})"
+            message += f" ({self._endpoint.auth_hint})"
+        if wait_ms is not None and longest_ms is not None and wait_ms > longest_ms:
+            message += (
+                f" (the provider asks to wait {wait_ms / 1000:g} s, longer than maxProviderDelayMs allows)"
             )
-        return LlmError(failure)
+        return LlmError(msgspec.structs.replace(failure, message=message))
 
     async def _no_stream(self, head: bytes, stream: HttpStream, watchdog: Watchdog) -> LlmError:
         """The failure behind a success whose body is a page or plain JSON instead of a stream."""

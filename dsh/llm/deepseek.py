@@ -139,6 +139,7 @@ class DeepSeekAdapter(LlmAdapter):
             shown_url=host_of(base_url),
             secret=key.value,
             limits=settings.limits,
+            longest_wait_ms=_longest_wait_ms(settings.retry_policy),
             auth_hint=f"the key came from {key.where}; check it, or set another {settings.api_key_env}",
         )
         body = encode_body(request_body(request, settings.thinking, settings.reasoning_effort))
@@ -162,6 +163,10 @@ class DeepSeekAdapter(LlmAdapter):
                 f"{where} is not an http or https URL: {host_of(url)}; set it to one or unset it",
             )
         return url
+
+
+def _longest_wait_ms(policy: RetryPolicy) -> float | None:
+    return policy.max_provider_delay_ms if policy.mode == "normal" else None
 
 
 def is_http_url(url: str) -> bool:

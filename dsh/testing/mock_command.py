@@ -1,0 +1,122 @@
+"""`python -m dsh.testing.mock_server`: the mock model server as a command that tells what happens.
+
+Standard output gets JSON lines: `ready {baseURL, randomSeed}`, then `request` and `result` for each accepted
+request.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dsh.testing.mock_behaviour import BEHAVIOURS
+from dsh.testing.mock_reply import MockOptions
+from dsh.testing.mock_server import Entry, MockModelServer, RecordedRequest
+
+_TEXT_OPTIONS = (
+    "success_text",
+    "partial_text",
+    "reasoning_text",
+    "request_id",
+    "tool_name",
+    "tool_arguments",
+)
+_NUMBER_OPTIONS = ("chunk_delay_ms", "disconnect_delay_ms", "retry_after_ms")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Serve until a signal comes; 130 for SIGINT, 143 for SIGTERM, 2 for a wrong command line."""
+    args = _parser().parse_args(argv)
+    return asyncio.run(_serve(args))
+
+
+def _parser() -> argparse.ArgumentParser:
+    defaults = MockOptions()
+    parser = argparse.ArgumentParser(prog="python -m dsh.testing.mock_server", description=__doc__)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    parser.add_argument("--api-key", help="the bearer token to insist on")
+    parser.add_argument(
+        "--sequence",
+        default="success",
+        help="behaviours, separated by commas: connection_refused (first only), random, "
+        + ", ".join(BEHAVIOURS),
+    )
+    parser.add_argument("--script", type=Path, help="JSON file: a list of behaviours and free-form replies")
+    parser.add_argument("--repeat-last", action="store_true")
+    parser.add_argument("--seed", type=int, help="of the random behaviours, 0 to 2^32-1; told in `ready`")
+    parser.add_argument("--random-weights", type=json.loads, help='JSON object, such as {"success": 3}')
+    parser.add_argument("--chunk-size", type=int, default=defaults.chunk_size, help="code points per delta")
+    parser.add_argument("--listen-delay-ms", type=float, default=750, help="for connection_refused")
+    for name in _TEXT_OPTIONS:
+        parser.add_argument(f"--{name.replace('_', '-')}", default=getattr(defaults, name))
+    for name in _NUMBER_OPTIONS:
+        parser.add_argument(f"--{name.replace('_', '-')}", type=float, default=getattr(defaults, name))
+    return parser
+
+
+async def _serve(args: argparse.Namespace) -> int:
+    script: list[Entry] = [name.strip() for name in args.sequence.split(",") if name.strip()]
+    if args.script is not None:
+        script = json.loads(args.script.read_text("utf-8"))
+    refused = script[:1] == ["connection_refused"]
+    seed = args.seed if args.seed is not None else random.SystemRandom().randrange(2**32)
+    names = (*_TEXT_OPTIONS, *_NUMBER_OPTIONS, "chunk_size")
+    try:
+        server = MockModelServer(
+            script[1:] if refused else script,
+            repeat_last=args.repeat_last,
+            api_key=args.api_key,
+            options=MockOptions(**{name: getattr(args, name) for name in names}),
+            seed=seed,
+            random_weights=args.random_weights,
+            host=args.host,
+            port=args.port or (_free_port(args.host) if refused else 0),
+            observe=_tell,
+        )
+    except ValueError as error:
+        print(f"mock_server: {error}", file=sys.stderr)  # noqa: T201
+        return 2
+    end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+        asyncio.get_running_loop().add_signal_handler(number, _resolve, end, code)
+    if refused:
+        _say({"type": "ready", "baseURL": server.base_url, "randomSeed": seed})
+        await asyncio.wait((end,), timeout=args.listen_delay_ms / 1000)
+    async with server:
+        if not refused:
+            _say({"type": "ready", "baseURL": server.base_url, "randomSeed": seed})
+        return await end
+
+
+def _resolve(end: "asyncio.Future[int]", code: int) -> None:
+    if not end.done():
+        end.set_result(code)
+
+
+def _free_port(host: str) -> int:
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _tell(kind: str, record: RecordedRequest) -> None:
+    value: dict[str, Any] = msgspec.to_builtins(record)
+    if kind == "result":
+        value = {key: value[key] for key in ("attempt", "behavior", "outcome", "chunksSent")}
+    else:
+        value = {key: item for key, item in value.items() if key not in ("outcome", "chunksSent")}
+        value["headers"] = {k: "***" if k == "authorization" else v for k, v in value["headers"].items()}
+    _say({"type": kind, **value})
+
+
+def _say(value: dict[str, Any]) -> None:
+    print(json.dumps(value, ensure_ascii=False), flush=True)  # noqa: T201
