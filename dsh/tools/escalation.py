@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from dsh.capabilities.approval import APPROVAL, ApprovalRequest
-from dsh.capabilities.sandbox import SANDBOX_MODES, SandboxMode
+from dsh.capabilities.sandbox import SANDBOX_MODES, SANDBOX_POLICY, SandboxMode, SandboxPolicy
 from dsh.kernel import Context
 from dsh.tools.definition import Args
 from dsh.tools.error import ToolError
@@ -66,6 +66,39 @@ def escalation_marker(subject: str) -> str:
         f"[sandbox: escalation available — retry the same {subject} once with {PERMISSIONS} "
         f"and {JUSTIFICATION}]"
     )
+
+
+async def policy_of_call(
+    ctx: Context,
+    exec: ToolExecution,  # noqa: A002
+    args: Args,
+    *,
+    confines: bool,
+    subject: str,
+) -> SandboxPolicy | None:
+    """The policy one call runs under, an approved escalation included; None where nothing confines.
+
+    The one line a tool needs before it does anything: checks the two arguments, resolves the session's
+    policy, and puts the question where a wider mode is asked for.
+
+    Args:
+        confines: the tool's provider has a sandbox mode, so that the tool offers the two parameters.
+
+    Raises:
+        ToolError: the arguments are wrong, or the wider mode was not granted.
+    """
+    asked = asked_escalation(args, advertised=confines)
+    service = ctx.get(SANDBOX_POLICY) if confines else None
+    if service is None:
+        if asked is not None:
+            raise ToolError("a wider sandbox cannot be asked for: there is no sandbox policy")
+        return None
+    session = exec.agent.session if exec.agent is not None else None
+    policy = service.resolve(session)
+    if asked is None:
+        return policy
+    mode = await approve_escalation(ctx, exec, asked, current=policy.mode, subject=subject)
+    return service.resolve(session, mode)
 
 
 def asked_escalation(args: Args, *, advertised: bool) -> tuple[SandboxMode, str] | None:

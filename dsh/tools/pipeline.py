@@ -14,7 +14,6 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from dsh.capabilities.agent import AgentRef
 from dsh.capabilities.approval import APPROVAL, ApprovalRequest
 from dsh.kernel import Cancelled, CancelToken, Context, ScopeTarget
 from dsh.session.value import freeze
@@ -78,15 +77,6 @@ class Invocation:
             arguments = None
             self._settle(failure_of(error), final=True)
         self.exec = ToolExecution(call, arguments)
-
-    @property
-    def agent(self) -> AgentRef | None:
-        return self._call.agent
-
-    @property
-    def will_run(self) -> bool:
-        """After `prepare`: nothing has decided the call yet, its body may run."""
-        return self._outcome is None
 
     async def prepare(self) -> None:
         """Ask the policies. Overlaps with no other call's `prepare`; the scheduler sees to that."""

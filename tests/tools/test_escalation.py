@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dsh.capabilities.approval import APPROVAL, ApprovalOutcome, ApprovalRequest
-from dsh.capabilities.sandbox import SandboxMode
+from dsh.capabilities.sandbox import SANDBOX_MODES, SANDBOX_POLICY, SandboxMode, SandboxPolicy
 from dsh.kernel import Context
 from dsh.session.log import Session
 from dsh.tools.dsl import compile_parameters
@@ -17,6 +17,7 @@ from dsh.tools.escalation import (
     escalation_advice,
     escalation_marker,
     escalation_parameters,
+    policy_of_call,
 )
 from dsh.tools.execution import ToolExecution
 from tests.aio import aio
@@ -146,6 +147,49 @@ async def test_without_a_service_or_an_agent_there_is_nobody_to_ask() -> None:
             execution(has_agent=False),
             ("workspace-write", "why"),
             current="read-only",
+            subject="command",
+        )
+
+
+class Policies:
+    """A sandbox policy service with one default."""
+
+    default_mode: SandboxMode = "read-only"
+    supported_modes = SANDBOX_MODES
+
+    def resolve(self, session: Session | None = None, mode: SandboxMode | None = None) -> SandboxPolicy:
+        return SandboxPolicy(mode or self.default_mode, "/w", None if session is None else session.id)
+
+
+WIDER = {"sandbox_permissions": "workspace-write", "justification": "must write"}
+
+
+@aio
+async def test_the_policy_of_a_call_is_the_sessions_or_the_granted_one() -> None:
+    ctx = Context()
+    ctx.provide(APPROVAL, Answer("allowed-once"))
+    assert await policy_of_call(ctx, execution(), {}, confines=True, subject="command") is None
+    with pytest.raises(ToolError, match="no sandbox policy"):
+        await policy_of_call(ctx, execution(), WIDER, confines=True, subject="command")
+    ctx.provide(SANDBOX_POLICY, Policies())
+
+    plain = await policy_of_call(ctx, execution(), {}, confines=True, subject="command")
+    wider = await policy_of_call(ctx, execution(), WIDER, confines=True, subject="command")
+    unconfined = await policy_of_call(ctx, execution(), {}, confines=False, subject="command")
+
+    assert plain == SandboxPolicy("read-only", "/w", "a1")
+    assert wider == SandboxPolicy("workspace-write", "/w", "a1")
+    assert unconfined is None
+
+
+@aio
+async def test_one_field_alone_is_an_error_before_the_policy_is_looked_at() -> None:
+    with pytest.raises(ToolError, match="go together"):
+        await policy_of_call(
+            Context(),
+            execution(),
+            {"sandbox_permissions": "danger-full-access"},
+            confines=True,
             subject="command",
         )
 

@@ -4,11 +4,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dsh.kernel import Context, create_scope
+from dsh.kernel.scope import bind_parent
 from dsh.tools.definition import ToolOutput
 from dsh.tools.error import JsonSchemaError, ToolRegistrationError
 from dsh.tools.event import TOOLS_CHANGE
+from dsh.tools.layer import Layers, Restriction
 from dsh.tools.registry import TOOLS, ToolRegistry
 from tests.aio import aio
 from tests.tools.kit import agent_in, call, code, new_registry, text, tool, tools_of, value
@@ -364,3 +368,40 @@ async def test_layers_are_forgotten_once_they_are_empty() -> None:
 
     assert len(tools._layers._by_key) == 0
     await ctx.dispose()
+
+
+OPERATIONS = st.lists(
+    st.tuples(
+        st.sampled_from(["register", "allow", "deny"]),
+        st.integers(0, 2),
+        st.sampled_from(["a", "b", "c"]),
+    ),
+    max_size=12,
+)
+
+
+@given(OPERATIONS)
+def test_what_a_scope_sees_is_what_its_layers_say(operations: list[tuple[str, int, str]]) -> None:
+    """The law, stated plainly: the nearest registration counts, if no layer further in hides the name."""
+    layers = Layers()
+    keys: list[object | None] = [None, AnyKey(), AnyKey()]
+    bind_parent(keys[2], keys[1])
+    for kind, depth, name in operations:
+        layer = layers.open(keys[depth])
+        if kind == "register":
+            layer.tools.setdefault(name, tool(name))
+        elif kind == "allow":
+            layer.restrictions.append(Restriction(frozenset({name}), frozenset()))
+        else:
+            layer.restrictions.append(Restriction(None, frozenset({name})))
+
+    for depth, key in enumerate(keys):
+        visible = layers.visible(key)
+        for name in ("a", "b", "c"):
+            inward_first = [layers.open(k) for k in reversed(keys[: depth + 1])]
+            at = next((i for i, layer in enumerate(inward_first) if name in layer.tools), None)
+            hidden = at is None or any(
+                not r.permits(name) for layer in inward_first[:at] for r in layer.restrictions
+            )
+            expected = None if hidden or at is None else inward_first[at].tools[name]
+            assert layers.find(name, key) is visible.get(name) is expected
