@@ -16,7 +16,7 @@ class WireFunction(msgspec.Struct, gc=False):
     """`function` of a tool call fragment."""
 
     name: str | None = None
-    arguments: msgspec.Raw | None = None
+    arguments: Any = None
     """Mostly a JSON string; some servers send the object itself."""
 
 
@@ -116,11 +116,8 @@ def _count(value: Any) -> int | None:
     return int(value) if 0 <= value <= 2**53 - 1 else 0
 
 
-def arguments_text(raw: msgspec.Raw | None) -> str:
+def arguments_text(value: Any) -> str:
     """The argument text of a fragment; an object in its place is serialised."""
-    if raw is None:
-        return ""
-    value = msgspec.json.decode(raw)
     if isinstance(value, str):
         return value
     return "" if value is None else msgspec.json.encode(value).decode()
