@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from dsh.agent.prompt import SYSTEM_PROMPT, PromptContext
 from dsh.capabilities.approval import APPROVAL, APPROVAL_REQUEST, Approval, ApprovalError, ApprovalRequest
 from dsh.kernel import CancelToken, Context
 from dsh.plugins import approval
 from dsh.tools.event import TOOLS_PRE_EXECUTE, Ask
 from dsh.tools.registry import ToolRegistry
 from tests.aio import aio
+from tests.plugins.prompt import told
 from tests.tools.kit import StandInAgent, agent_in, call, cancelled, code, text, tool
 
 
@@ -178,30 +178,12 @@ async def test_an_asking_policy_with_nobody_there_denies_the_call_and_leaves_a_p
     await ctx.dispose()
 
 
-class Prompt:
-    """Collects the contributed context sections."""
-
-    def __init__(self) -> None:
-        self.sections: dict[str, tuple[float, Any]] = {}
-
-    def context(self, name: str, order: float, text: Any) -> None:
-        self.sections[name] = (order, text)
-
-
 @aio
 async def test_the_model_is_told_the_policy_where_there_is_a_prompt() -> None:
     ctx, _, agent = await mounted()
-    prompt: Any = Prompt()
-    ctx.provide(SYSTEM_PROMPT, prompt)
-    while not prompt.sections:
-        await asyncio.sleep(0)
 
-    order, section = prompt.sections["approval:policy"]
-    context: Any = PromptContext(agent=agent)  # type: ignore[arg-type]
-
-    assert order == 115
-    assert "ask" in section(context)
+    assert "ask" in (await told(ctx, agent))["approval:policy"]
     agent.session.append("approval/policy", {"policy": "never"})
-    assert "never" in section(context)
-    assert section(PromptContext()) is None
+    assert "never" in (await told(ctx, agent))["approval:policy"]
+    assert await told(ctx, None) == {}
     await ctx.dispose()

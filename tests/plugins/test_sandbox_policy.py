@@ -1,19 +1,17 @@
 """Row `sandbox-policy`, mounted: the mode and workspace of a call, and what it refuses to promise."""
 
-import asyncio
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dsh.agent.prompt import SYSTEM_PROMPT, PromptContext
 from dsh.capabilities.sandbox import SANDBOX_MODES, SANDBOX_POLICY, SandboxMode, SandboxPolicy
 from dsh.errors import CompositionError
 from dsh.kernel import Context
-from dsh.plugins import sandbox_policy
+from dsh.plugins import approval, sandbox_policy
 from tests.aio import aio
-from tests.plugins.test_approval import Prompt
+from tests.plugins.prompt import told
 from tests.tools.kit import StandInAgent
 
 FULL: SandboxMode = "danger-full-access"
@@ -83,20 +81,16 @@ async def test_a_mode_we_do_not_know_is_the_narrowest(data: Any) -> None:
 
 
 @aio
-async def test_the_model_is_told_mode_and_workspace(tmp_path: Path) -> None:
+async def test_the_model_is_told_mode_and_workspace_before_the_approval_policy(tmp_path: Path) -> None:
     ctx, _ = await mounted()
-    prompt: Any = Prompt()
-    ctx.provide(SYSTEM_PROMPT, prompt)
-    while not prompt.sections:
-        await asyncio.sleep(0)
-    agent: Any = StandInAgent(ctx, cwd=str(tmp_path))
+    await ctx.plugin(approval)
+    agent = StandInAgent(ctx, cwd=str(tmp_path))
 
-    order, section = prompt.sections["sandbox:policy"]
-    told = section(PromptContext(agent=agent))
+    sections = await told(ctx, agent)
 
-    assert order == 110
-    assert FULL in told and str(tmp_path) in told
-    assert section(PromptContext()) is None
+    assert list(sections) == ["sandbox:policy", "approval:policy"]
+    assert FULL in sections["sandbox:policy"] and str(tmp_path) in sections["sandbox:policy"]
+    assert await told(ctx, None) == {}
     await ctx.dispose()
 
 
