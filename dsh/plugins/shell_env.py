@@ -74,7 +74,9 @@ def apply(ctx: Context, config: Config) -> None:
 
     def session_file(session: Session | None) -> Mapping[str, str]:
         persistence = ctx.get(PERSISTENCE)
-        place = persistence.locate(session.header) if persistence and session else None
+        if persistence is None or session is None:
+            return {}
+        place = persistence.locate(session.header)
         return {"DSH_SESSION_JSONL": str(place)} if place is not None else {}
 
     service.contribute(

@@ -20,12 +20,11 @@ from dsh.kernel import Context
 from dsh.tools.definition import Args, ToolDefinition, ToolOutput
 from dsh.tools.error import AbortError, ToolError
 from dsh.tools.escalation import (
-    approve_escalation,
-    asked_escalation,
     denial_marker,
     escalation_advice,
     escalation_marker,
     escalation_parameters,
+    policy_of_call,
 )
 from dsh.tools.execution import ToolExecution
 from dsh.tools.registry import TOOLS
@@ -131,7 +130,7 @@ class Bash:
         timeout_ms = args.get("timeoutMs")
         if timeout_ms is not None and not (timeout_ms > 0 and math.isfinite(timeout_ms)):
             raise ToolError(f"timeoutMs must be a positive number, got {timeout_ms}")
-        policy = await self._policy(args, execution)
+        policy = await policy_of_call(self._ctx, execution, args, confines=self._confines, subject=SUBJECT)
         session = execution.agent.session if execution.agent is not None else None
         result = await self._shell.run(
             ShellRequest(
@@ -146,18 +145,6 @@ class Bash:
         if result.aborted:
             raise AbortError(started=True)
         return _value(result)
-
-    async def _policy(self, args: Args, execution: ToolExecution) -> SandboxPolicy | None:
-        asked = asked_escalation(args, advertised=self._confines)
-        if not self._confines:
-            return None
-        service = self._ctx.use(SANDBOX_POLICY)
-        session = execution.agent.session if execution.agent is not None else None
-        policy = service.resolve(session)
-        if asked is None:
-            return policy
-        mode = await approve_escalation(self._ctx, execution, asked, current=policy.mode, subject=SUBJECT)
-        return service.resolve(session, mode)
 
     @staticmethod
     def _workdir(asked: str | None, execution: ToolExecution, policy: SandboxPolicy | None) -> str | None:
