@@ -6,6 +6,10 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+STREAM_HEADERS: Mapping[str, str] = {
+    "content-type": "text/event-stream; charset=utf-8",
+    "cache-control": "no-cache",
+}
 Outcome = Literal["completed", "reset", "stalled", "client_closed", "server_error"]
 
 
@@ -31,10 +35,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """One answer. `status` 0 means that not even a status line is sent."""
 
     status: int = 200
-    headers: Mapping[str, str] = {
-        "content-type": "text/event-stream; charset=utf-8",
-        "cache-control": "no-cache",
-    }
+    headers: Mapping[str, str] = msgspec.field(default_factory=lambda: STREAM_HEADERS)
     steps: tuple[Step, ...] = ()
 
 
