@@ -234,7 +234,7 @@ class Session:
         if surface is not None:
             keys["surfaceOp"] = surface
         if sources is not None:
-            keys["sourceEventSeqs"] = sources
+            keys["sourceEventSeqs"] = tuple(sources)
         plan = self._surface.plan(kind, self._log.length, frozen, keys, self.event)
         event = SessionEvent(
             kind, self._log.length, self._clock(), frozen, plan.sources, plan.surface, bool(ignorable)
@@ -289,7 +289,7 @@ class Session:
             run.last_time = at
             log.length = seq + 1
         else:
-            _check_delta(turn, step, chunk.index, call_id)
+            _check_delta(kind, turn, step, chunk.index, call_id)
             where = (turn, step, chunk.index)
             log.open(ChunkRun(kind, seq, (at, at), where, [], [text], call_id, name))
         if self.on_append is not None:
@@ -394,8 +394,8 @@ def project(event: SessionEvent) -> Message | None:
     return None
 
 
-def _check_delta(turn: int, step: int, index: int, call_id: str | None) -> None:
-    if {type(turn), type(step), type(index)} != {int} or type(call_id) not in (str, type(None)):
+def _check_delta(kind: RunKind, turn: int, step: int, index: int, call_id: object) -> None:
+    if {type(turn), type(step), type(index)} != {int} or (kind == "tool-call") != (type(call_id) is str):
         raise InvalidEvent(
             "assistant/chunk: turn, step and index are integers and the id of a call is a string, "
             f"found {turn!r:.40}, {step!r:.40}, {index!r:.40}, {call_id!r:.40}"
