@@ -25,6 +25,7 @@ _SWITCHES = {
     "--help": "help",
     "-h": "help",
 }
+_HELP = "dsh --help lists the options"
 
 
 class Invocation(NamedTuple):
@@ -58,11 +59,11 @@ def parse(argv: Sequence[str]) -> Invocation:
         if flag in _WITH_VALUE and (not equals or flag.startswith("--")):
             if not equals:
                 if position + 1 == len(words):
-                    raise UsageError(f"{_WITH_VALUE[flag]} needs a value")
+                    raise UsageError(f"{_WITH_VALUE[flag]} needs a value", hint=_HELP)
                 position += 1
                 value = words[position]
             if not value:
-                raise UsageError(f"{_WITH_VALUE[flag]} needs a value that is not empty")
+                raise UsageError(f"{_WITH_VALUE[flag]} needs a value that is not empty", hint=_HELP)
             if flag == "--profile":
                 profile = value
             elif flag == "--patch":
@@ -96,7 +97,7 @@ def _decide(found: Invocation, switches: set[str]) -> Invocation:
             hint='a task is given to run: dsh run "fix the failing test"; dsh --help lists the commands',
         )
     if found.rest:
-        raise UsageError(f"unknown option {found.rest[0]!r}", hint="dsh --help lists the options")
+        raise UsageError(f"unknown option {found.rest[0]!r}", hint=_HELP)
     raise UsageError(
         "--profile NAME is required", hint='for one task: dsh run "fix the failing test"; more: dsh --help'
     )

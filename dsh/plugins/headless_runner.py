@@ -147,7 +147,10 @@ class Run:
             await self._idle(agent)
         await sessions.flush(agent.session)
         outcome = fold_outcome(agent.session.entries(first))
-        self._output.answer(outcome.text + "\n")
+        try:
+            self._output.answer(outcome.text + "\n")
+        except OSError as error:
+            raise DshError(f"standard output cannot be written: {error.strerror}") from error
         code, line = judge(outcome)
         if line is not None and self._interrupt is None:
             self._output.notice(line)

@@ -1,0 +1,144 @@
+"""What is wrong with profiles, patches and rows: exit 3, the place, no traceback, nothing done."""
+
+from collections.abc import Callable
+
+import pytest
+
+from dsh.testing.workspace import Finished, Workspace
+from tests.e2e.model import Model
+from tests.e2e.reply import text
+
+Answering = Callable[..., Model]
+
+
+def refused(space: Workspace, *words: str, **env: str | None) -> Finished:
+    done = space.run(*words, env=env)
+    assert (done.code, done.stdout) == (3, ""), done
+    assert done.errors[0].startswith("dsh: ")
+    assert "Traceback" not in done.stderr
+    assert space.logs() == []
+    return done
+
+
+def test_unknown_profile_is_answered_with_the_known_ones(space: Workspace) -> None:
+    done = refused(space, "--profile", "nope", "x")
+    assert "'nope'" in done.stderr and "demo" in done.stderr and "headless" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["../x", ".", "a/b", "node_modules"])
+def test_impossible_profile_name(space: Workspace, name: str) -> None:
+    assert "profile name" in refused(space, "--profile", name, "x").stderr
+
+
+@pytest.mark.parametrize(
+    ("patch", "place"),
+    [
+        ("# notes\n[]\n- id: x\n  disabled: true\n", "p.yml:3:"),
+        ("- id: llm\n  disabled: true\n---\n- id: session\n  disabled: true\n", "p.yml:3:"),
+        ("id: llm\ndisabled: true\n", "p.yml:1:"),
+        ("- llm\n", "p.yml:1:"),
+        ("- id: llm\n  config: {a: 1, a: 2}\n", "p.yml:2:"),
+        ("- id: llm\n\tdisabled: true\n", "p.yml:2:"),
+        ("- id: llm\n  config: !!js process.env\n", "p.yml:2:"),
+    ],
+)
+def test_broken_patch_is_refused_with_its_place_in_every_layer(
+    space: Workspace, patch: str, place: str
+) -> None:
+    space.write("p.yml", patch)
+    assert place in refused(space, "--profile", "headless", "--patch", "p.yml", "x").stderr
+    (space.home / "dsh.patch.yml").write_text(patch)
+    assert place.replace("p.yml", "dsh.patch.yml") in refused(space, "run", "x").stderr
+    assert space.run("--dump-default-config").code == 0
+
+
+def test_rows_below_an_empty_list_are_told_to_delete_it(space: Workspace) -> None:
+    space.write("p.yml", "# notes\n[]\n- id: x\n  disabled: true\n")
+    done = refused(space, "--profile", "headless", "--patch", "p.yml", "x")
+    assert "[]" in done.errors[-1] and "delete" in done.errors[-1]
+
+
+@pytest.mark.parametrize("patch", ["", "# only a comment\n"])
+def test_empty_patch_is_no_layer(space: Workspace, answering: Answering, patch: str) -> None:
+    answering(text("ok"))
+    space.write("p.yml", patch)
+    done = space.run("--profile", "headless", "--patch", "p.yml", "x")
+    assert (done.code, done.stdout, done.stderr) == (0, "ok\n", "")
+
+
+def test_missing_patch_file_is_named(space: Workspace) -> None:
+    assert "nope.yml" in refused(space, "--profile", "headless", "--patch", "nope.yml", "x").stderr
+
+
+def test_unmatched_patch_warns_at_boot_and_in_dumps(space: Workspace, answering: Answering) -> None:
+    answering(text("ok"))
+    patch = space.write("p.yml", "- id: ghost\n  disabled: true\n")
+    booted = space.run("--profile", "headless", "--patch", "p.yml", "x")
+    dumped = space.run("--dump-config", "--patch", "p.yml")
+    assert (booted.code, booted.stdout, dumped.code) == (0, "ok\n", 0)
+    assert booted.errors == dumped.errors
+    [line] = booted.errors
+    assert line.startswith(f'dsh: [{patch}] patch: entry "ghost" not found')
+
+
+def test_row_that_waits_for_ever_is_named_with_what_it_waits_for(
+    space: Workspace, answering: Answering
+) -> None:
+    model = answering(text("never"))
+    space.write("waiting.py", "inject = ['lighthouse']\ndef apply(ctx): ...\n")
+    space.write("p.yml", "- insert:\n    - {id: waiting, name: ./waiting.py}\n")
+    done = refused(space, "--profile", "headless", "--patch", "p.yml", "x")
+    assert "waiting" in done.stderr and "pending (waiting for service(s): lighthouse)" in done.stderr
+    assert model.bodies() == []
+
+
+def test_all_failing_rows_are_named(space: Workspace) -> None:
+    space.write("one.py", "def apply(ctx): raise ValueError('first reason')\n")
+    space.write("two.py", "async def apply(ctx): raise OSError('second reason')\n")
+    space.write("p.yml", "- insert:\n    - {id: one, name: ./one.py}\n    - {id: two, name: ./two.py}\n")
+    done = refused(space, "--profile", "headless", "--patch", "p.yml", "x")
+    for words in ("one", "first reason", "two", "second reason"):
+        assert words in done.stderr
+
+
+def test_traceback_is_there_when_asked_for(space: Workspace) -> None:
+    space.write("one.py", "def apply(ctx): raise ValueError('first reason')\n")
+    space.write("p.yml", "- insert:\n    - {id: one, name: ./one.py}\n")
+    done = space.run("--profile", "headless", "--patch", "p.yml", "x", env={"DSH_DEBUG": "1"})
+    assert done.code == 3
+    assert "Traceback" in done.stderr and "one.py" in done.stderr
+
+
+@pytest.mark.parametrize("source", ["def apply(ctx: (", "import nowhere_to_be_found\n", "x = 1\n"])
+def test_plugin_that_cannot_be_imported(space: Workspace, source: str) -> None:
+    space.write("bad.py", source)
+    space.write("p.yml", "- insert:\n    - {id: bad, name: ./bad.py}\n")
+    assert "bad" in refused(space, "--profile", "headless", "--patch", "p.yml", "x").stderr
+
+
+def test_config_that_does_not_fit_is_named_with_its_key(space: Workspace) -> None:
+    space.write("p.yml", "- id: bash-sandbox\n  config: {timeoutMs: soon}\n")
+    assert "timeoutMs" in refused(space, "--profile", "headless", "--patch", "p.yml", "x").stderr
+
+
+def test_profile_without_an_app_is_refused_instead_of_hanging(space: Workspace) -> None:
+    folder = space.home / "profiles" / "bare"
+    folder.mkdir(parents=True)
+    (folder / "profile.yml").write_text("bundles: []\n")
+    assert "no app" in refused(space, "--profile", "bare", "x").stderr
+
+
+@pytest.mark.parametrize("mode", ["read-only", "workspace-write"])
+def test_chosen_confinement_that_does_not_exist_yet_is_refused(space: Workspace, mode: str) -> None:
+    done = refused(space, "run", "x", DSH_PERMISSION_MODE=mode)
+    assert mode in done.stderr and "danger-full-access" in done.stderr
+
+
+@pytest.mark.parametrize("mode", ["code", "both"])
+def test_code_mode_is_refused(space: Workspace, mode: str) -> None:
+    assert mode in refused(space, "run", "x", DSH_TOOLS_MODE=mode).stderr
+
+
+def test_env_file_may_not_set_what_only_the_caller_may(space: Workspace) -> None:
+    space.write(".env", "DEEPSEEK_BASE_URL=http://elsewhere\n")
+    assert "DEEPSEEK_BASE_URL" in refused(space, "run", "x").stderr
