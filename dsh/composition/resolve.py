@@ -47,7 +47,7 @@ def find_plugin(name: str, folder: Path) -> Any:
 
 def described(error: BaseException) -> str:
     """One line for an exception of somebody's code: its type, text and the place that raised it."""
-    text = " ".join(str(error).split())
+    text = " ".join(str(error).replace("\n  - ", " ").split())
     if isinstance(error, CompositionError):
         return text
     frames = traceback.extract_tb(error.__traceback__)

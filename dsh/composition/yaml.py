@@ -14,11 +14,12 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 from ruamel.yaml.resolver import Resolver
+from ruamel.yaml.tag import Tag
 
 from dsh.composition.value import Expr, Map, Mark, Seq
 from dsh.errors import CompositionError
 
-MAX_BYTES = 4 * 1024 * 1024
+MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 100
 MAX_VALUES = 200_000
 """How many values one file may come to once its aliases are written out."""
@@ -31,6 +32,8 @@ _FLOAT = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\Z")
 _NOT_FINITE = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z")
 _BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _QUOTE_IT = 'put the whole expression in double quotes: !expr "…"'
+_FLOW_COLON = ("found unexpected ':'", "did not find expected node content")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _QUOTE_TEXT = "quote it if text is meant"
 _NULLS = frozenset(["", "~", "null", "Null", "NULL"])
 
@@ -47,14 +50,19 @@ class YamlError(CompositionError):
 class _Resolver(Resolver):
     """Tells a plain scalar from a quoted or tagged one, and counts depth before the parser recurses."""
 
-    def __init__(self, version: Any = None, loadumper: Any = None) -> None:
-        super().__init__(loadumper)
+    def __init__(self, version: Any = None, loadumper: Any = None, loader: Any = None) -> None:
+        super().__init__(loadumper or loader)
         self.depth = 0
 
-    def resolve(self, kind: Any, value: Any, implicit: Any) -> str:
+    @property
+    def processing_version(self) -> tuple[int, int]:
+        """Whatever `%YAML` says: the scanner's rules are those of 1.2."""
+        return (1, 2)
+
+    def resolve(self, kind: Any, value: Any, implicit: Any) -> Tag:
         if kind is ScalarNode:
-            return _PLAIN if implicit[0] else _TAG + "str"
-        return _TAG + ("seq" if kind is SequenceNode else "map")
+            return Tag(suffix=_PLAIN if implicit[0] else _TAG + "str")
+        return Tag(suffix=_TAG + ("seq" if kind is SequenceNode else "map"))
 
     def descend_resolver(self, current_node: Any, current_index: Any) -> None:
         self.depth += 1
@@ -102,10 +110,8 @@ def parse_yaml(data: bytes, file: str) -> Any:
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
         raise YamlError("not UTF-8 text", Mark(file, line, column)) from None
     text = text.removeprefix("\ufeff")
-    yaml = YAML(typ="safe")
-    yaml.Resolver = _Resolver
     try:
-        node = yaml.compose(text)
+        node = _composed(text)
     except MarkedYAMLError as error:
         raise _translated(error, text, file) from None
     except _TooDeep as error:
@@ -113,6 +119,18 @@ def parse_yaml(data: bytes, file: str) -> Any:
     except YAMLError as error:  # a character that YAML forbids; the parser gives only its offset
         raise YamlError(_one_line(str(error)), _bad_character(text, file)) from None
     return None if node is None else _Construction(file).value(node)
+
+
+def _composed(text: str, *, pure: bool = False) -> Any:
+    """The root node. The fast parser knows no colon inside a plain flow scalar (`{name: cordis:group}`)."""
+    yaml = YAML(typ="safe", pure=pure)
+    yaml.Resolver = _Resolver
+    try:
+        return yaml.compose(text)
+    except MarkedYAMLError as error:
+        if pure or error.problem not in _FLOW_COLON:
+            raise
+    return _composed(text, pure=True)
 
 
 def _mark(mark: Any, file: str) -> Mark:
@@ -141,10 +159,10 @@ def _translated(error: MarkedYAMLError, text: str, file: str) -> YamlError:
     if "another document" in problem:
         problem = "a second document starts here; the file must be one top-level list"
         hint = "delete the line `---`"
-    elif "expected <document start>" in problem and _holds_empty_list(lines[: mark.line - 1]):
+    elif "<document start>" in problem and _holds_empty_list(lines[: mark.line - 1]):
         problem = "the file must be one top-level list, and the list ends at `[]` above"
         hint = "delete the line `[]`"
-    elif "expected <document start>" in problem:
+    elif "<document start>" in problem:
         problem = "the file must be one top-level list; this does not belong to what is above"
     elif line[: mark.column].lstrip(" -").startswith("\t") or line.startswith("\t"):
         problem = "a tab indents this line"
@@ -227,6 +245,8 @@ class _Construction:
 
     def _scalar(self, node: ScalarNode) -> Any:
         tag, text = str(node.tag), str(node.value)
+        if not text.isascii() and _SURROGATE.search(text):
+            raise self._error(node, "half of a surrogate pair is no text")
         is_quoted = node.style in ("'", '"', "|", ">")
         if tag == _PLAIN and not is_quoted:
             return self._plain(node, text)

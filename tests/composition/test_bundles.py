@@ -1,0 +1,145 @@
+"""The shipped rows: ids, names and literal configs are facts that users' patches rely on."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dsh.composition.compose import compose
+from dsh.composition.evaluation import Scope, config_data
+from dsh.composition.profile import shipped_names
+from dsh.composition.row import Row
+from dsh.composition.value import Expr
+from dsh.kernel import Context
+
+HOME = Path("/nonexistent")
+MODE = "get(env, 'DSH_PERMISSION_MODE', 'workspace-write')"
+
+BASE: dict[str, dict[str, Any]] = {
+    "llm": {},
+    "llm-deepseek": {},
+    "llm-retry": {},
+    "credentials": {},
+    "session": {},
+    "session-title": {"config": {"fallbackMaxWords": 5, "fallbackMaxBytes": 40, "maxTitleBytes": 80}},
+    "session-title-llm": {
+        "disabled": True,
+        "config": {
+            "targetWords": 5, "targetCjkCharacters": 10, "maxInputBytes": 4096, "maxOutputTokens": 64,
+            "timeoutMs": 60000,
+        },
+    },
+    "session-persistence-jsonl": {"config": {"root": "home('sessions')"}},
+    "session-checkpoint-policy": {},
+    "agent": {},
+    "agent-default-model": {"config": {"provider": "deepseek-official", "model": "deepseek-v4-flash"}},
+    "agent-loop": {"config": {"agents": []}},
+    "system-prompt": {"config": {"persona": ""}},
+    "sandbox-policy": {"config": {"mode": MODE, "workspaceRoot": "cwd"}},
+    "approval": {"config": {"policy": f"'never' if {MODE} == 'danger-full-access' else 'ask'"}},
+    "permission": {
+        "config": {
+            "presets": {
+                "read-only": {"sandbox": "read-only", "approval": "ask"},
+                "workspace-write": {"sandbox": "workspace-write", "approval": "ask"},
+                "danger-full-access": {"sandbox": "danger-full-access", "approval": "never"},
+            }
+        }
+    },
+    "subprocess": {},
+    "shell-env": {},
+    "bash-sandbox": {"disabled": "platform == 'win32'", "config": {"timeoutMs": 60000}},
+    "fs-sandbox": {},
+    "fs-observation-policy": {},
+    "tools": {},
+    "timeout-policy": {},
+    "tool-bash": {"disabled": "platform == 'win32'"},
+    "tool-fs": {},
+    "tool-fs-search": {"config": {"sampleOverCapGlobResults": False}},
+}  # fmt: skip
+
+
+def rows(profile: str) -> dict[str, Row]:
+    made = compose(profile, [], HOME, environ={})
+    assert made.warnings == []
+    return {str(row.id): row for row in made.rows}
+
+
+def texts(value: Any) -> Any:
+    """The value with the text of each expression in its place."""
+    if isinstance(value, Expr):
+        return value.text
+    if isinstance(value, dict):
+        return {key: texts(item) for key, item in value.items()}
+    return [texts(item) for item in value] if isinstance(value, list) else value
+
+
+def base_rows(tmp_path: Path) -> dict[str, Row]:
+    folder = tmp_path / "profiles" / "only"
+    folder.mkdir(parents=True)
+    (folder / "profile.yml").write_text("bundles: [base]")
+    return {str(row.id): row for row in compose("only", [], tmp_path, environ={}).rows}
+
+
+def test_the_rows_of_base_and_their_literal_configs(tmp_path: Path) -> None:
+    found = {key: texts(dict(row)) for key, row in base_rows(tmp_path).items()}
+    assert found == {key: {"id": key, "name": key, **fields} for key, fields in BASE.items()}
+
+
+def test_headless_adds_its_two_rows_and_restates_four() -> None:
+    found = rows("headless")
+    assert list(found) == [*BASE, "headless-startup", "headless-runner"]
+    assert [key for key, row in found.items() if row.patched] == [
+        "system-prompt", "sandbox-policy", "approval", "tools",
+    ]  # fmt: skip
+    assert texts(dict(found["headless-runner"])) == {
+        "id": "headless-runner",
+        "name": "headless-runner",
+        "inject": ["headlessStartup"],
+        "config": {"task": "svc.headlessStartup.task"},
+    }
+    assert texts(found["tools"].config) == {"mode": "get(env, 'DSH_TOOLS_MODE')"}
+    persona = found["system-prompt"].config["persona"]
+    assert "{{model}}" in persona
+    assert "{{cwd}}" in persona
+
+
+def test_demo_brings_the_stand_in_and_selects_it() -> None:
+    found = rows("demo")
+    assert "llm-offline" in found
+    assert found["agent-default-model"].config == {"provider": "offline", "model": "demo"}
+    assert found["agent-default-model"].patched == ["demo"]
+
+
+def evaluated(row: Row, env: dict[str, str], flags: dict[str, Any]) -> Any:
+    ctx = Context()
+    ctx.provide("headlessStartup", {"task": "t", **flags})
+    return config_data(row.config, Scope(env=env, cwd="/ws", profile="p", home=HOME, ctx=ctx))
+
+
+@pytest.mark.parametrize(
+    ("env", "flags", "mode", "policy"),
+    [
+        ({}, {}, "danger-full-access", "never"),
+        ({"DSH_PERMISSION_MODE": "read-only"}, {}, "read-only", "ask"),
+        ({"DSH_PERMISSION_MODE": "workspace-write"}, {}, "workspace-write", "ask"),
+        ({"DSH_PERMISSION_MODE": "danger-full-access"}, {"permissionMode": "read-only"}, "read-only", "ask"),
+        ({"DSH_PERMISSION_MODE": "read-only"}, {"permissionMode": None}, "read-only", "ask"),
+        ({"DSH_PERMISSION_MODE": ""}, {}, "", "ask"),
+    ],
+)
+def test_headless_is_unconfined_unless_flag_or_variable_choose(
+    env: dict[str, str], flags: dict[str, Any], mode: str, policy: str
+) -> None:
+    found = rows("headless")
+    assert evaluated(found["sandbox-policy"], env, flags) == {"mode": mode, "workspaceRoot": "/ws"}
+    assert evaluated(found["approval"], env, flags) == {"policy": policy}
+
+
+def test_an_unset_tools_mode_is_absent() -> None:
+    assert evaluated(rows("headless")["tools"], {}, {}) == {}
+
+
+def test_every_shipped_bundle_belongs_to_a_profile() -> None:
+    assert shipped_names("bundles") == ["base", "demo", "headless"]
+    assert shipped_names("profiles") == ["demo", "headless"]

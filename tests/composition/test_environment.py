@@ -1,0 +1,132 @@
+"""The `.env` grammar, the names a file may not set, and which layer wins."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dsh.composition.environment import export, is_forbidden, load_environment, parse_env
+from dsh.composition.home import HomePaths, home_label, home_path
+from dsh.errors import CompositionError
+from tests.composition.layers import write
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("A=1", {"A": "1"}),
+        ("export A = 1 ", {"A": "1"}),
+        ("A=1\nA=2", {"A": "2"}),
+        ("A=", {"A": ""}),
+        ("no assignment\n=x\nA=1", {"A": "1"}),
+        ("# A=1\nB=2", {"B": "2"}),
+        ("A=x#y", {"A": "x"}),
+        ("A=x # y", {"A": "x"}),
+        ("A='x#y' rest", {"A": "x#y"}),
+        ('A="x#y"', {"A": "x#y"}),
+        ("A=`x#y`", {"A": "x#y"}),
+        ('A="a\\nb\\tc$D"', {"A": "a\nb\\tc$D"}),
+        ("A='a\\nb'", {"A": "a\\nb"}),
+        ("A='two\nlines' tail\nB=1", {"A": "two\nlines", "B": "1"}),
+        ('A="a\\"b"', {"A": "a\\"}),
+        ("A='open\nB=1", {"A": "'open", "B": "1"}),
+        ('A="it\'s"', {"A": "it's"}),
+        ("A=a=b", {"A": "a=b"}),
+        ("A=1\r\nB=2\r\n", {"A": "1", "B": "2"}),
+        ("A='", {"A": "'"}),
+    ],
+)
+def test_the_grammar(text: str, values: dict[str, str]) -> None:
+    assert parse_env(text) == values
+
+
+@given(st.text(alphabet="AB=#'\"`\\n \n\r export$", max_size=60))
+def test_any_text_is_read(text: str) -> None:
+    assert all(name and "=" not in name for name in parse_env(text))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "DSH_X", "dsh_home", "XDG_DATA", "DYLD_INSERT", "BASH_FUNC_x", "PATH", "Path", "LD_PRELOAD",
+        "PYTHONPATH",
+        "PYTHONINSPECT", "VIRTUAL_ENV", "BROWSER", "HTTPS_PROXY", "DEEPSEEK_BASE_URL", "OPENAI_BASE_URL",
+        "x_base_url",
+    ],
+)  # fmt: skip
+def test_names_that_only_the_launching_environment_may_set(tmp_path: Path, name: str) -> None:
+    assert is_forbidden(name)
+    path = write(tmp_path / ".env", f"OK=1\n{name}=x")
+    with pytest.raises(CompositionError) as caught:
+        load_environment(tmp_path, tmp_path / "home", {})
+    assert str(caught.value) == f'{path} sets "{name}", which only the launching environment may set'
+    assert caught.value.exit_code == 3
+
+
+def test_keys_are_allowed() -> None:
+    assert not any(map(is_forbidden, ("DEEPSEEK_API_KEY", "PATHS", "MY_HOME", "BASE_URL_X")))
+
+
+def test_inherited_over_project_over_home(tmp_path: Path) -> None:
+    project = write(tmp_path / "ws/.env", "A=project\nB=project\nE=project")
+    home = write(tmp_path / "home/.env", "A=home\nB=home\nC=home")
+    made, warnings = load_environment(tmp_path / "ws", tmp_path / "home", {"A": "process", "E": ""})
+    assert warnings == []
+    assert dict(made.mapping()) == {"A": "process", "B": "project", "C": "home", "E": ""}
+    found = [made.get(name) for name in "ABCE"]
+    assert [(f.value, f.source, f.path) for f in found if f] == [
+        ("process", "process", None),
+        ("project", "project-env", str(project)),
+        ("home", "user-env", str(home)),
+        ("", "process", None),
+    ]
+    assert made.get("D") is None
+    only_home = made.get_from("A", ("user-env",))
+    assert only_home is not None
+    assert only_home.value == "home"
+
+
+def test_one_folder_for_both_is_read_once_as_the_project_s(tmp_path: Path) -> None:
+    write(tmp_path / ".env", "A=1")
+    made, _ = load_environment(tmp_path, tmp_path / "x" / "..", {})
+    (tmp_path / "x").mkdir()
+    made, _ = load_environment(tmp_path, tmp_path / "x" / "..", {})
+    assert made.get_from("A", ("user-env",)) is None
+    assert made.get("A") is not None
+
+
+def test_export_adds_and_never_replaces(tmp_path: Path) -> None:
+    write(tmp_path / ".env", "A=file\nB=file")
+    environ = {"A": ""}
+    made, _ = load_environment(tmp_path, tmp_path / "home", environ)
+    export(made, environ)
+    assert environ == {"A": "", "B": "file"}
+
+
+def test_what_cannot_be_read_or_is_no_name_is_warned_about(tmp_path: Path) -> None:
+    write(tmp_path / "ws/.env", "A B=1\n1X=2\nOK=3")
+    (tmp_path / "home/.env").mkdir(parents=True)
+    made, warnings = load_environment(tmp_path / "ws", tmp_path / "home", {})
+    assert dict(made.mapping()) == {"OK": "3"}
+    assert len(warnings) == 3
+    assert warnings[2].startswith("failed to load .env: ")
+    (tmp_path / "ws/.env").write_bytes(b"A=\xff")
+    assert "not UTF-8" in load_environment(tmp_path / "ws", tmp_path / "none", {})[1][0]
+
+
+def test_the_home_is_configured_or_in_the_environment_or_the_default() -> None:
+    environ = {"HOME": "/u", "DSH_HOME": "/d"}
+    assert home_path(environ, "/c") == Path("/c")
+    assert home_path(environ) == Path("/d")
+    assert home_path({"HOME": "/u", "DSH_HOME": "  "}) == Path("/u/.dsh")
+    assert home_path({"HOME": "/u", "DSH_HOME": "~/x"}) == Path("/u/x")
+    assert home_path({"HOME": "/u", "DSH_HOME": "~"}) == Path("/u")
+    assert home_path({"HOME": "/u", "DSH_HOME": "rel"}).is_absolute()
+
+
+def test_the_home_is_shown_without_its_path() -> None:
+    assert home_label({"DSH_HOME": "/secret"}) == "$DSH_HOME"
+    assert home_label({"DSH_HOME": " "}) == "~/.dsh"
+    assert HomePaths(Path("/h"))("sessions", "a") == Path("/h/sessions/a")
+    assert HomePaths(Path("/h"))() == Path("/h")
