@@ -114,9 +114,9 @@ def consumed_work(session: Session, start: int = 0) -> ConsumedWork:
                 if stepped or (claimed and event.data["reason"]["kind"] != "completed"):
                     end, dropped = event, False
                 in_turn = stepped = claimed = False
-            case _:
+            case _ if isinstance(event.data, dict):
                 if event.data.get("outcome") == "canceled":
-                    dropped = dropped or not event.data["inserted"]
+                    dropped = dropped or not event.data.get("inserted")
                 elif in_turn and event.data.get("removedCount"):
                     claimed = True
     return ConsumedWork(end, dropped)

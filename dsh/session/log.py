@@ -176,7 +176,7 @@ class Session:
     def request_context(self) -> FrozenDict | None:
         """The payload of the last `request/context`, None before the first."""
         event = self._last.get("request/context")
-        return None if event is None else cast(FrozenDict, event.data)
+        return event.data if event is not None and isinstance(event.data, FrozenDict) else None
 
     def derive_messages(self) -> tuple[Message, ...]:
         """The messages the model sees, verbatim. Costs as much as there are new ones."""

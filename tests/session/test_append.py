@@ -1,5 +1,6 @@
 """Appending: everything or nothing, checked, frozen, told in order (`spec/session-log.md` §6)."""
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -392,3 +393,17 @@ def test_events_of_some_types_are_found_without_unpacking() -> None:
     assert last is not None
     assert last.data == {"active": False}
     assert log.last("todo/write") is None
+
+
+def test_a_streamed_chunk_keeps_less_than_a_fifth_of_a_kibibyte() -> None:
+    log, count = in_step(), 20_000
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for number in range(count):
+            log.append_chunk(1, 1, TextDelta(0, f" tok{number % 997}"))
+        kept = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+
+    assert kept / count < 0.2 * 1024
