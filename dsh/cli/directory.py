@@ -7,7 +7,7 @@ from dsh.errors import UsageError
 
 
 def settled(invocation: Invocation) -> Invocation:
-    """Make the paths of the launcher absolute, then enter the directory of `-C`.
+    """Make the launcher's paths and a relative `$DSH_HOME` absolute, then enter the directory of `-C`.
 
     Raises:
         UsageError: the invoking directory is gone, or the directory cannot be entered.
@@ -19,6 +19,9 @@ def settled(invocation: Invocation) -> Invocation:
     except OSError as error:
         raise UsageError(f"the current directory is gone: {error.strerror}") from error
     patches = tuple(os.path.join(base, patch) for patch in invocation.patches)  # noqa: PTH118
+    home = os.environ.get("DSH_HOME", "").strip()
+    if home and not home.startswith("~"):
+        os.environ["DSH_HOME"] = os.path.join(base, home)  # noqa: PTH118
     if invocation.cwd is not None:
         enter(invocation.cwd)
     return invocation._replace(patches=patches)

@@ -20,9 +20,10 @@ def report(error: BaseException) -> int:
     defect of ours.
     """
     if is_debug():
-        import traceback
-
-        notice("".join(traceback.format_exception(error)).rstrip())
+        _print_traceback(error)
+        for row in getattr(error, "reports", ()):  # a boot error has one for each row
+            if row.error is not None:
+                _print_traceback(row.error)
     if isinstance(error, DshError):
         notice(f"dsh: {error.message}")
         if error.hint:
@@ -32,6 +33,12 @@ def report(error: BaseException) -> int:
     if not is_debug():
         notice(f"hint: set {DEBUG}=1 to see where; please report it")
     return 1
+
+
+def _print_traceback(error: BaseException) -> None:
+    import traceback
+
+    notice("".join(traceback.format_exception(error)).rstrip())
 
 
 def describe(error: BaseException) -> str:
