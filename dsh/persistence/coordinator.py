@@ -73,6 +73,7 @@ class Coordinator:
         self._reserved: dict[str, Reservation] = {}
         self._retiring: dict[str, tuple[LiveLog, asyncio.Task[None]]] = {}
         self._views: dict[str, tuple[str, LogView]] = {}
+        self._is_closed = False
 
     # -- live sessions -----------------------------------------------------------------------------
 
@@ -112,7 +113,9 @@ class Coordinator:
         else:
             if is_new and session.first_live_seq == 0 and self._backend.is_taken(session.header):
                 raise SessionCollision(session.id, "a session with this id is stored already")
-            live.attached = asyncio.create_task(self._compare(live), name=f"attach {session.id}")
+            retiring = self._retiring.get(session.id)
+            earlier = retiring[1] if retiring is not None else None
+            live.attached = asyncio.create_task(self._compare(live, earlier), name=f"attach {session.id}")
             live.attached.add_done_callback(_retrieve)
         self._live[session.id] = live
         return live
@@ -158,9 +161,10 @@ class Coordinator:
         self._views.pop(session_id, None)
         await self._worker.call(self._backend.release, session_id)
 
-    async def _compare(self, live: LiveLog) -> None:
+    async def _compare(self, live: LiveLog, earlier: "asyncio.Task[None] | None") -> None:
         session_id = live.session.id
-        await self._when_retired(session_id)
+        if earlier is not None:
+            await asyncio.shield(earlier)
         await self._chains.run(session_id, lambda: self._adopt(live))
         live.touch()
 
@@ -354,11 +358,14 @@ class Coordinator:
     # -- the end -----------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Store what every live session holds, finish what was started, close the backend.
+        """Store what every live session holds, finish what was started, close the backend. Once.
 
         Raises:
             Exception: what went wrong, or a group of it.
         """
+        if self._is_closed:
+            return
+        self._is_closed = True
         errors: list[Exception] = []
         for live in [*self._live.values(), *(live for live, _ in self._retiring.values())]:
             live.writes.close()
