@@ -1,0 +1,209 @@
+"""The table of what we promise and what we measure: `python -m benchmarks [--runs N] [--install] [--write]`.
+
+Whole processes against a local streaming server in a process of its own, medians over several runs, except
+where a row says otherwise. Promised figures and those of the original (Node 24, another machine of the same
+kind) come from the design; with `--original COMMAND` an installed original is measured here beside ours.
+"""
+
+import argparse
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.measure import Figures, machine, measure
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+RESULTS = REPOSITORY / "benchmarks" / "results.md"
+OURS = [sys.executable, "-P", "-m", "dsh"]
+MANY, TENTH = 50_000, 5_000
+TURNS = 10
+
+
+class Row(NamedTuple):
+    """One line of the table."""
+
+    work: str
+    promised: str
+    ours: str
+    original: str
+
+
+class Bench:
+    """A program under measurement, its throw-away home and the server it talks to."""
+
+    def __init__(self, program: list[str], root: Path, base_url: str, runs: int) -> None:
+        self.program, self.runs = program, runs
+        self.work, home = root / "work", root / "home"
+        self.work.mkdir(parents=True)
+        home.mkdir()
+        self.env = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "DSH_HOME": str(home),
+            "DSH_PERMISSION_MODE": "danger-full-access",
+            "DEEPSEEK_BASE_URL": base_url,
+            "DEEPSEEK_API_KEY": "benchmark",
+        }
+
+    def quick(self, *words: str) -> Figures:
+        return measure([*self.program, *words], cwd=self.work, env=self.env, runs=self.runs * 2)
+
+    def job(self, model: str, runs: int | None = None) -> Figures:
+        """One headless run against the reply that `model` names (`benchmarks.stream_server`)."""
+        patch = self.work / f"{model}.yml"
+        patch.write_text(
+            "- id: session-title-llm\n  disabled: true\n"
+            f"- id: agent-default-model\n  config: {{provider: deepseek-official, model: {model}}}\n"
+        )
+        argv = [*self.program, "--profile", "headless", "--patch", str(patch), "go"]
+        return measure(argv, cwd=self.work, env=self.env, runs=runs or self.runs)
+
+
+class Stream(NamedTuple):
+    """What one streamed chunk costs beyond a one-chunk reply."""
+
+    cpu_us: float
+    kept_kib: float
+
+
+def stream(bench: Bench) -> tuple[Stream, float]:
+    """The cost of a chunk, and how ten times the chunks compare in time."""
+    one, tenth, many = bench.job("text-1"), bench.job(f"text-{TENTH}"), bench.job(f"text-{MANY}")
+    cost = Stream(
+        (many.cpu_s - one.cpu_s) / (MANY - 1) * 1e6, (many.peak_mib - one.peak_mib) * 1024 / (MANY - 1)
+    )
+    return cost, (many.cpu_s - one.cpu_s) / max(tenth.cpu_s - one.cpu_s, 1e-6)
+
+
+def turns(bench: Bench) -> float:
+    """How ten times the steps, each with a bash call, compare in CPU time."""
+    none = bench.job("text-1")
+    few, many = bench.job(f"turns-{TURNS}", runs=3), bench.job(f"turns-{TURNS * 10}", runs=3)
+    return (many.cpu_s - none.cpu_s) / (few.cpu_s - none.cpu_s)
+
+
+def opening() -> str:
+    """In process: open the log of the chunk benchmark and derive its messages."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.open_log"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    events, rows, spent = done.stdout.split()
+    return f"{float(spent):.0f} ms ({events} events, {rows} rows)"
+
+
+def installed() -> str:
+    """Size and packages of `pip install .` into a new environment, pip and setuptools left out."""
+    with tempfile.TemporaryDirectory() as folder:
+        venv.create(folder, with_pip=True)
+        pip = Path(folder, "bin", "pip")
+        subprocess.run([pip, "install", "--quiet", str(REPOSITORY)], check=True, capture_output=True)
+        site = next(Path(folder, "lib").glob("python*/site-packages"))
+        for tool in (
+            *site.glob("pip*"),
+            *site.glob("setuptools*"),
+            *site.glob("_distutils*"),
+            *site.glob("pkg_resources*"),
+        ):
+            shutil.rmtree(tool, ignore_errors=True)
+        places = (site, Path(folder, "bin"))
+        size = sum(
+            f.stat().st_size
+            for place in places
+            for f in place.rglob("*")
+            if f.is_file() and not f.is_symlink()
+        )
+        packages = sum(1 for _ in site.glob("*.dist-info"))
+    return f"{size / 1e6:.0f} MB, {packages} packages"
+
+
+@contextmanager
+def server(root: Path) -> Iterator[str]:
+    """The base URL of a running `benchmarks.stream_server`."""
+    ready = root / "ready"
+    process = subprocess.Popen([sys.executable, "-m", "benchmarks.stream_server", str(ready)], cwd=REPOSITORY)
+    try:
+        end = time.monotonic() + 20
+        while not (ready.exists() and ready.read_text()):
+            if process.poll() is not None or time.monotonic() > end:
+                raise RuntimeError("the streaming server did not start")
+            time.sleep(0.02)
+        yield ready.read_text()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def figures(bench: Bench) -> list[str]:
+    """What is measured of any program, in the order of the table."""
+    job = bench.job("job")
+    dump, usage = bench.quick("--profile", "headless", "--dump-config"), bench.quick("--help")
+    cost, chunks_ratio = stream(bench)
+    return [
+        f"{job.wall_s:.2f} s, {job.peak_mib:.0f} MiB",
+        f"{dump.wall_s * 1000:.0f} ms",
+        f"{usage.wall_s * 1000:.0f} ms",
+        f"{cost.cpu_us:.1f} µs CPU, {cost.kept_kib:.2f} KiB kept",
+        f"{chunks_ratio:.1f} times",
+        f"{turns(bench):.1f} times",
+    ]
+
+
+def table(rows: list[Row]) -> str:
+    lines = ["| work | promised | measured | the original |", "|---|---|---|---|"]
+    return "\n".join([*lines, *(f"| {r.work} | {r.promised} | {r.ours} | {r.original} |" for r in rows)])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.split("\n\n")[0])
+    parser.add_argument("--runs", type=int, default=7, help="counted runs of each command")
+    parser.add_argument("--install", action="store_true", help="also measure a fresh installation")
+    parser.add_argument("--write", action="store_true", help="write benchmarks/results.md")
+    parser.add_argument("--original", metavar="COMMAND", help="an installed original to measure beside ours")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, server(Path(folder)) as base_url:
+        ours = figures(Bench(OURS, Path(folder, "ours"), base_url, options.runs))
+        theirs = ["0.76 s, 172 MiB", "93 ms", "49 ms", "52 µs CPU, 3.3 KiB kept", "quadratic in places", ""]
+        if options.original:
+            program = shlex.split(options.original)
+            theirs = figures(Bench(program, Path(folder, "original"), base_url, options.runs))
+    works = [
+        ("one job: one bash call, two requests", "0.30 s, 60 MiB"),
+        ("`--dump-config` of the headless profile", "90 ms"),
+        ("`--help`", "60 ms"),
+        ("50,000 text chunks in one reply, per chunk beyond a one-chunk reply", "20 µs CPU, 0.3 KiB kept"),
+        ("ten times the chunks", "at most 11 times the time"),
+        ("ten times the steps, each with a bash call", "at most 11 times the time"),
+    ]
+    rows = [
+        Row(work, goal, mine, other) for (work, goal), mine, other in zip(works, ours, theirs, strict=True)
+    ]
+    rows.insert(4, Row("in process: open such a log and derive its messages", "60 ms", opening(), "133 ms"))
+    if options.install:
+        rows.append(Row("installed size, packages (no extras)", "65 MB, 30", installed(), "473 MB, 455"))
+    text = table(rows)
+    sys.stdout.write(f"{text}\n\n{machine()}\n")
+    if options.write:
+        RESULTS.write_text(
+            f"# Benchmark results\n\n{date.today().isoformat()}, {machine()}.\n"
+            f"Medians of {options.runs} whole processes unless a row says otherwise: "
+            f"`python -m benchmarks --install --write`.\n\n{text}\n",
+            encoding="utf-8",
+        )
+
+
+if __name__ == "__main__":
+    main()
