@@ -113,7 +113,8 @@ class Fiber:
 
     @property
     def logger(self) -> logging.Logger:
-        return logging.getLogger(f"dsh.{self.name}")
+        """Below `dsh`; a file's name is one step, for dots in a row would lose the way to the parent."""
+        return logging.getLogger(f"dsh.{self.name.replace('.', '-')}")
 
     @property
     def is_active(self) -> bool:
