@@ -5,9 +5,6 @@ the allow-list of `expr.py`. No Python object is ever read by attribute; inputs 
 """
 
 import ast
-import json
-import math
-import operator
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,20 +13,23 @@ from typing import Any
 import msgspec
 import simpleeval
 
-from dsh.composition.expr import INT_MAX, INT_MIN, Checked, ExpressionError, check
+from dsh.composition.expr import Checked, ExpressionError, check
+from dsh.composition.operation import (
+    OPERATORS,
+    Environment,
+    EvaluationFailed,
+    from_json,
+    kind,
+    length,
+    plain,
+    text_of,
+    to_float,
+    to_int,
+    to_str,
+    within,
+)
 from dsh.composition.value import Expr
 from dsh.kernel import Context, ServiceKey, ServiceUnavailable
-
-MAX_ITEMS = 100_000
-"""Longest string, list or mapping that any step may make, and longest input of `json`."""
-MAX_EXPONENT = 64
-MAX_RESULT_DEPTH = 32
-MAX_WEIGHT = 1_000_000
-"""How many values and characters a result, or what is compared, may come to in all."""
-
-
-class EvaluationFailed(Exception):
-    """A step of an expression is not possible. The text goes into the row's error."""
 
 
 class Scope:
@@ -62,8 +62,8 @@ class Scope:
         elif not isinstance(value, Mapping | msgspec.Struct):
             raise EvaluationFailed(f'service "{name}" publishes no data')
         try:
-            plain = dict(value) if isinstance(value, Mapping) else value
-            return _plain(msgspec.to_builtins(plain, str_keys=True))
+            data = dict(value) if isinstance(value, Mapping) else value
+            return plain(msgspec.to_builtins(data, str_keys=True))
         except TypeError:
             raise EvaluationFailed(f'service "{name}" publishes what is not JSON data') from None
 
@@ -83,7 +83,7 @@ def evaluate(expr: Expr, scope: Scope) -> Any:
     """
     checked: Checked = expr.checked or check(expr)
     try:
-        return _plain(_Evaluator(expr, scope).eval(expr.text, previously_parsed=checked.tree.body))
+        return plain(_Evaluator(expr, scope).eval(expr.text, previously_parsed=checked.tree.body))
     except EvaluationFailed as error:
         raise ExpressionError(str(error), expr) from None
     except (simpleeval.InvalidExpression, RecursionError, MemoryError) as error:
@@ -123,139 +123,6 @@ def config_data(config: Any, scope: Scope) -> Any:
     return required(config, "")
 
 
-class _Environment(dict[str, Any]):
-    """The `env` name: readable by key, never a value."""
-
-
-def _kind(value: Any) -> str:
-    if value is None:
-        return "None"
-    kinds = {bool: "a boolean", int: "an integer", float: "a number", str: "a string", list: "a list"}
-    return kinds.get(type(value), "a mapping" if isinstance(value, dict) else "something else")
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float)
-
-
-def _within(value: Any) -> Any:
-    """The value, if it is inside the limits of every step."""
-    if type(value) is int and not INT_MIN <= value <= INT_MAX:
-        raise EvaluationFailed("an integer beyond 64 bits")
-    if isinstance(value, complex) or (type(value) is float and not math.isfinite(value)):
-        raise EvaluationFailed("a number that is not finite")
-    if isinstance(value, str | list | dict) and len(value) > MAX_ITEMS:
-        raise EvaluationFailed(f"more than {MAX_ITEMS} characters or items")
-    return value
-
-
-def _arithmetic(sign: str, compute: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    def apply(a: Any, b: Any) -> Any:
-        if not (_is_number(a) and _is_number(b)):
-            raise EvaluationFailed(f"`{sign}` takes numbers, not {_kind(a)} and {_kind(b)}")
-        try:
-            return compute(a, b)
-        except (ArithmeticError, ValueError) as error:
-            raise EvaluationFailed(str(error)) from None
-
-    return apply
-
-
-def _add(a: Any, b: Any) -> Any:
-    if (_is_number(a) and _is_number(b)) or (type(a) is type(b) and type(a) in (str, list)):
-        if isinstance(a, str | list) and len(a) + len(b) > MAX_ITEMS:
-            raise EvaluationFailed(f"more than {MAX_ITEMS} characters or items")
-        return a + b
-    raise EvaluationFailed(f"`+` takes two numbers, strings or lists, not {_kind(a)} and {_kind(b)}")
-
-
-def _multiply(a: Any, b: Any) -> Any:
-    if _is_number(a) and _is_number(b):
-        return a * b
-    if type(a) is int and isinstance(b, str | list):
-        a, b = b, a
-    if isinstance(a, str | list) and type(b) is int:
-        if len(a) * b > MAX_ITEMS:
-            raise EvaluationFailed(f"more than {MAX_ITEMS} characters or items")
-        return a * b
-    raise EvaluationFailed(
-        f"`*` takes numbers, or text or a list and an integer, not {_kind(a)} and {_kind(b)}"
-    )
-
-
-def _power(a: Any, b: Any) -> Any:
-    if abs(b) > MAX_EXPONENT:
-        raise EvaluationFailed(f"an exponent beyond {MAX_EXPONENT}")
-    return a**b
-
-
-def _ordered(sign: str, compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    def apply(a: Any, b: Any) -> bool:
-        if (_is_number(a) and _is_number(b)) or (isinstance(a, str) and isinstance(b, str)):
-            return compare(a, b)
-        raise EvaluationFailed(f"`{sign}` takes two numbers or two strings, not {_kind(a)} and {_kind(b)}")
-
-    return apply
-
-
-def _weighed(value: Any) -> Any:
-    """The value, if comparing it takes bounded time: repeated lists share their items in memory only."""
-    weight, left = 0, [value]
-    while left:
-        item = left.pop()
-        weight += 1 + (len(item) if isinstance(item, str) else 0)
-        if weight > MAX_WEIGHT:
-            raise EvaluationFailed("the values compared are too large")
-        if isinstance(item, list):
-            left.extend(item)
-        elif isinstance(item, dict):
-            left.extend(item.values())
-    return value
-
-
-def _equal(a: Any, b: Any) -> bool:
-    return bool(_weighed(a) == _weighed(b))
-
-
-def _contains(item: Any, holder: Any) -> bool:
-    if isinstance(holder, str) and not isinstance(item, str):
-        raise EvaluationFailed(f"`in` a string takes a string, not {_kind(item)}")
-    if isinstance(holder, dict):
-        return isinstance(item, str) and item in holder
-    if isinstance(holder, str | list):
-        return _weighed(item) in _weighed(holder)
-    raise EvaluationFailed(f"`in` takes a string, a list or a mapping, not {_kind(holder)}")
-
-
-def _negative(a: Any) -> Any:
-    if not _is_number(a):
-        raise EvaluationFailed(f"`-` takes a number, not {_kind(a)}")
-    return -a
-
-
-_OPERATORS: dict[Any, Callable[..., Any]] = {
-    ast.Add: _add,
-    ast.Sub: _arithmetic("-", operator.sub),
-    ast.Mult: _multiply,
-    ast.Div: _arithmetic("/", operator.truediv),
-    ast.FloorDiv: _arithmetic("//", operator.floordiv),
-    ast.Mod: _arithmetic("%", operator.mod),
-    ast.Pow: _arithmetic("**", _power),
-    ast.USub: _negative,
-    ast.Not: operator.not_,
-    ast.Eq: _equal,
-    ast.NotEq: lambda a, b: not _equal(a, b),
-    ast.Lt: _ordered("<", operator.lt),
-    ast.LtE: _ordered("<=", operator.le),
-    ast.Gt: _ordered(">", operator.gt),
-    ast.GtE: _ordered(">=", operator.ge),
-    ast.In: _contains,
-    ast.NotIn: lambda item, holder: not _contains(item, holder),
-    ast.Is: operator.is_,
-    ast.IsNot: operator.is_not,
-}
-
-
 class _Evaluator(simpleeval.EvalWithCompoundTypes):  # type: ignore[misc]
     """One evaluation. Every step's result passes the limits."""
 
@@ -263,7 +130,7 @@ class _Evaluator(simpleeval.EvalWithCompoundTypes):  # type: ignore[misc]
         self._written = expr
         self._scope = scope
         names = {
-            "env": _Environment(scope.env),
+            "env": Environment(scope.env),
             "cwd": scope.cwd,
             "platform": "linux" if sys.platform.startswith("linux") else sys.platform,
             "python": sys.executable,
@@ -273,18 +140,18 @@ class _Evaluator(simpleeval.EvalWithCompoundTypes):  # type: ignore[misc]
             "home": self._home,
             "here": self._here,
             "get": self._get,
-            "int": _to_int,
-            "float": _to_float,
-            "str": _to_str,
+            "int": to_int,
+            "float": to_float,
+            "str": to_str,
             "bool": bool,
-            "len": _length,
-            "json": _from_json,
+            "len": length,
+            "json": from_json,
         }
-        super().__init__(operators=_OPERATORS, functions=functions, names=names)
+        super().__init__(operators=OPERATORS, functions=functions, names=names)
         self.functions = functions
 
     def _eval(self, node: Any) -> Any:
-        return _within(self.nodes[type(node)](node))
+        return within(self.nodes[type(node)](node))
 
     def _eval_name(self, node: Any) -> Any:
         return self.names[node.id]
@@ -294,7 +161,7 @@ class _Evaluator(simpleeval.EvalWithCompoundTypes):  # type: ignore[misc]
             return self._scope.service(node.attr)
         holder = self._eval(node.value)
         if not isinstance(holder, dict):
-            raise EvaluationFailed(f".{node.attr} reads a mapping, not {_kind(holder)}")
+            raise EvaluationFailed(f".{node.attr} reads a mapping, not {kind(holder)}")
         if node.attr not in holder:
             raise self._missing(holder, node.attr)
         return holder[node.attr]
@@ -310,12 +177,12 @@ class _Evaluator(simpleeval.EvalWithCompoundTypes):  # type: ignore[misc]
                 raise EvaluationFailed(f"position {key} in a list of {len(holder)}")
             return holder[key]
         raise EvaluationFailed(
-            f"[…] reads a mapping by text or a list by position, not {_kind(holder)} by {_kind(key)}"
+            f"[…] reads a mapping by text or a list by position, not {kind(holder)} by {kind(key)}"
         )
 
     @staticmethod
     def _missing(holder: Any, key: str) -> EvaluationFailed:
-        if isinstance(holder, _Environment):
+        if isinstance(holder, Environment):
             return EvaluationFailed(f"the environment variable {key} is not set")
         return EvaluationFailed(f"there is no {key!r}")
 
@@ -328,11 +195,11 @@ class _Evaluator(simpleeval.EvalWithCompoundTypes):  # type: ignore[misc]
             if isinstance(item, ast.Starred):
                 spread = self._eval(item.value)
                 if not isinstance(spread, list):
-                    raise EvaluationFailed(f"`*` spreads a list, not {_kind(spread)}")
+                    raise EvaluationFailed(f"`*` spreads a list, not {kind(spread)}")
                 made.extend(spread)
             else:
                 made.append(self._eval(item))
-            _within(made)
+            within(made)
         return made
 
     def _eval_dict(self, node: Any) -> dict[str, Any]:
@@ -340,118 +207,28 @@ class _Evaluator(simpleeval.EvalWithCompoundTypes):  # type: ignore[misc]
         for key_node, value_node in zip(node.keys, node.values, strict=True):
             if key_node is None:
                 spread = self._eval(value_node)
-                if isinstance(spread, _Environment):
+                if isinstance(spread, Environment):
                     raise EvaluationFailed("the environment cannot be copied as a whole")
                 if not isinstance(spread, dict):
-                    raise EvaluationFailed(f"`**` spreads a mapping, not {_kind(spread)}")
+                    raise EvaluationFailed(f"`**` spreads a mapping, not {kind(spread)}")
                 made.update(spread)
             else:
                 key = self._eval(key_node)
                 if not isinstance(key, str):
-                    raise EvaluationFailed(f"a key is text, not {_kind(key)}")
+                    raise EvaluationFailed(f"a key is text, not {kind(key)}")
                 made[key] = self._eval(value_node)
-            _within(made)
+            within(made)
         return made
 
     def _home(self, *segments: Any) -> str:
-        return str(self._scope.home.joinpath(*(_text("home", segment) for segment in segments)))
+        return str(self._scope.home.joinpath(*(text_of("home", segment) for segment in segments)))
 
     def _here(self, relative: Any) -> str:
         folder = Path(self._written.mark.file).absolute().parent
-        return str(Path(folder, _text("here", relative)))
+        return str(Path(folder, text_of("here", relative)))
 
     def _get(self, holder: Any, key: Any, default: Any = None) -> Any:
         if not isinstance(holder, dict) or not isinstance(key, str):
-            raise EvaluationFailed(f"get reads a mapping by text, not {_kind(holder)} by {_kind(key)}")
+            raise EvaluationFailed(f"get reads a mapping by text, not {kind(holder)} by {kind(key)}")
         found = holder.get(key)
         return default if found is None else found
-
-
-def _text(name: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise EvaluationFailed(f"{name} takes text, not {_kind(value)}")
-    if "\0" in value:
-        raise EvaluationFailed(f"{name} takes a path without zero bytes")
-    return value
-
-
-def _to_int(value: Any) -> int:
-    if _is_number(value):
-        return int(value)
-    text = value.strip() if isinstance(value, str) else ""
-    digits = text[1:] if text[:1] in ("+", "-") else text
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= 20):
-        raise EvaluationFailed(f"int takes a number or decimal text, not {_kind(value)} like this")
-    return int(text)
-
-
-def _to_float(value: Any) -> float:
-    if _is_number(value):
-        return float(value)
-    try:
-        if isinstance(value, str) and len(value) <= 400 and "_" not in value and value.isascii():
-            number = float(value)
-            if math.isfinite(number):
-                return number
-    except ValueError:
-        pass
-    raise EvaluationFailed(f"float takes a number or decimal text, not {_kind(value)} like this")
-
-
-def _to_str(value: Any) -> str:
-    if value is None or isinstance(value, str | int | float):
-        return str(value)
-    raise EvaluationFailed(f"str takes a scalar, not {_kind(value)}")
-
-
-def _length(value: Any) -> int:
-    if isinstance(value, str | list | dict):
-        return len(value)
-    raise EvaluationFailed(f"len takes a string, a list or a mapping, not {_kind(value)}")
-
-
-def _from_json(text: Any) -> Any:
-    if not isinstance(text, str):
-        raise EvaluationFailed(f"json takes text, not {_kind(text)}")
-    if len(text) > MAX_ITEMS:
-        raise EvaluationFailed(f"json takes at most {MAX_ITEMS} characters")
-    try:
-        return json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_not_finite)
-    except (ValueError, RecursionError) as error:
-        where = f" at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else ""
-        raise EvaluationFailed(f"json: not valid JSON{where}") from None
-
-
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
-        raise EvaluationFailed("json: a key stands twice")
-    return made
-
-
-def _not_finite(text: str) -> Any:
-    raise EvaluationFailed(f"json: {text} is not a finite number")
-
-
-def _plain(result: Any) -> Any:
-    """A copy that is JSON data and nothing else."""
-    count = 0
-
-    def copy(value: Any, depth: int) -> Any:
-        nonlocal count
-        count += 1 + (len(value) if isinstance(value, str) else 0)
-        if depth > MAX_RESULT_DEPTH or count > MAX_WEIGHT:
-            raise EvaluationFailed("the result is too deep or too large")
-        if isinstance(value, _Environment):
-            raise EvaluationFailed("the environment is not a value")
-        if isinstance(value, dict):
-            return {str(key): copy(item, depth + 1) for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return [copy(item, depth + 1) for item in value]
-        if value is None or isinstance(value, bool | str):
-            return value
-        if _is_number(value):
-            return _within(value)
-        raise EvaluationFailed("the result is not plain data")
-
-    return copy(result, 0)

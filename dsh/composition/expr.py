@@ -147,6 +147,8 @@ class _Walk:
         if isinstance(value, str):
             if node.kind is not None:
                 raise self._error(node, "a prefixed string is not part of the expression language")
+            if any("\ud800" <= char <= "\udfff" for char in value):
+                raise self._error(node, "half of a surrogate pair is no text")
             return
         if isinstance(value, int):
             if not INT_MIN <= value <= INT_MAX:

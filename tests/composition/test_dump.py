@@ -1,5 +1,6 @@
 """The dump: loadable, with provenance, never a value of the environment."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,12 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsh.composition.compose import Composition
-from dsh.composition.dump import dump
+from dsh.composition.dump import canonical, dump
 from dsh.composition.grammar import rows_of as checked_rows
 from dsh.composition.row import Row
 from dsh.composition.value import Map, Mark, Seq
 from dsh.composition.yaml import parse_yaml
+from dsh.errors import CompositionError
 from tests.composition.layers import composed
+from tests.composition.test_patch import elements
 
 EMPTY = Composition("x", [], [], [])
 
@@ -156,6 +159,16 @@ def test_a_dump_is_a_list_of_rows_that_can_be_inserted_again() -> None:
     assert isinstance(document, Seq)
     assert checked_rows(document, lambda text: None) == made.rows
     assert isinstance(document[0], Map)
+
+
+@given(st.lists(st.lists(elements, max_size=5), max_size=4))
+def test_a_dump_of_any_stack_of_layers_is_what_would_be_mounted(stack: list[list[dict[str, Any]]]) -> None:
+    try:
+        made = composed(*(json.dumps(layer) for layer in stack))
+    except CompositionError as error:
+        assert "duplicate loader entry id" in str(error)
+        return
+    assert repr(_plain(loaded(dump(made)))) == repr([canonical(row) for row in made.rows])
 
 
 def test_comments_stay_one_line_whatever_a_path_holds(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ def test_the_language_is_accepted(text: str) -> None:
         "1 is 2", "u'x'", "9223372036854775808", "1e999", "int()", "get(env)", "here()", "str(1, 2)",
         "\0", "*env",
         "svc.a()", "(lambda: 0)()", "print('x')", "1 @ 2", "env.X.__class__", "nan", "[1, 2][0,1]",
+        "'\\ud800'",
     ],
 )  # fmt: skip
 def test_everything_else_is_refused_with_its_place(text: str) -> None:
