@@ -121,7 +121,9 @@ class Run:
         try:
             code = await self._do()
         except Exception as error:
-            code = self._say(error)
+            code = self._say(error) if self._ctx.fiber.is_active else None
+        if code is None:
+            return
         self._is_over = True
         self._ctx.use(APP_EXIT)(self._interrupt.exit_code if self._interrupt else code)
 
@@ -137,7 +139,8 @@ class Run:
             self._agent.cancel(cast(CancelCause, dict(interrupt.cause)))
         return True
 
-    async def _do(self) -> int:
+    async def _do(self) -> int | None:
+        """The exit code; None when the tree went down meanwhile, for then there is no answer to print."""
         sessions = self._ctx.use(SESSIONS)
         agent = await self._create(self._ctx.use(DEFAULT_MODEL).current_selection())
         await self._idle(agent)
@@ -145,6 +148,8 @@ class Run:
         if not self._interrupted.is_set():
             agent.followup(user_message(self._task))
             await self._idle(agent)
+        if not self._ctx.fiber.is_active:
+            return None
         await sessions.flush(agent.session)
         outcome = fold_outcome(agent.session.entries(first))
         try:

@@ -314,3 +314,19 @@ async def test_agent_that_does_not_stop_is_left_after_the_grace() -> None:
     world.root.bail(APP_INTERRUPT, SIGINT)
     assert (await run)[-1] == ("exit", 130)
     await world.factory.agents[0].when_idle()
+
+
+@aio
+async def test_nothing_is_printed_when_the_tree_goes_down_under_the_run() -> None:
+    world = World(until_cancelled)
+    await world.mount()
+    world._ready.set()
+    while not (world.factory.agents and world.factory.agents[0].tasks):
+        await asyncio.sleep(0)
+
+    undoing = asyncio.ensure_future(world.root.dispose())
+    await asyncio.sleep(0)
+    world.factory.agents[0].cancel({"kind": "disposed"})
+    await undoing
+
+    assert world.deeds == []
