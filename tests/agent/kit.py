@@ -1,4 +1,4 @@
-"""A whole loop to test against: the real kernel, rows, store and registries, and a model that follows a script."""
+"""A whole loop to test against: the real kernel, rows and registries, and a model that follows a script."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -30,7 +30,7 @@ from dsh.tools.definition import TEXT_OUTPUT
 from dsh.tools.registry import TOOLS, ToolRegistry
 from dsh.tools.typed import typed_tool
 
-Item = Chunk | Callable[[], Awaitable[None] | None]
+Item = Chunk | Callable[[], Awaitable[object] | None]
 Reply = Sequence[Item]
 """The chunks of one reply; a function among them is called (and awaited) when its turn comes."""
 
@@ -165,13 +165,16 @@ async def loop(
     rows: Sequence[tuple[ModuleType, Mapping[str, Any]]] = (),
     prompt: Mapping[str, Any] | None = None,
     config: Mapping[str, Any] | None = None,
+    first: Callable[[Context], None] | None = None,
 ) -> AsyncIterator[Loop]:
     """A running composition with the scripted replies on route `p`; everything is disposed at the end."""
     ctx = Context()
     try:
+        if first is not None:
+            first(ctx)
         mounted = [ctx.plugin(module, {}) for module in (session, agent, tools)]
         mounted.append(ctx.plugin(LlmRegistry, name="llm"))
-        mounted.append(ctx.plugin(system_prompt, dict(prompt or {"includeHarnessIdentity": False})))
+        mounted.append(ctx.plugin(system_prompt, {"includeHarnessIdentity": False, **(prompt or {})}))
         mounted.append(ctx.plugin(agent_loop, dict(config or {})))
         mounted.extend(ctx.plugin(module, dict(row)) for module, row in rows)
         for fiber in mounted:

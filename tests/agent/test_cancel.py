@@ -17,7 +17,7 @@ from dsh.agent.contract import (
     RequestFailed,
     RetryRequest,
 )
-from dsh.agent.prompt import SYSTEM_PROMPT
+from dsh.agent.prompt import SYSTEM_PROMPT, PromptContext
 from dsh.session.chunk import BlockStart, TextDelta, UsageChunk
 from dsh.session.message import user_message
 from dsh.tools.event import TOOLS_POST_EXECUTE, TOOLS_PRE_EXECUTE, Accept
@@ -32,7 +32,11 @@ ABORTED = [{"kind": "aborted", "reason": {"kind": "user"}}]
 
 
 def in_assembly(it: Loop, agent: Agent) -> None:
-    it.ctx.use(SYSTEM_PROMPT).variable("x", lambda at: agent.cancel(USER) or "x")
+    def cancel(at: PromptContext) -> str:
+        agent.cancel(USER)
+        return "x"
+
+    it.ctx.use(SYSTEM_PROMPT).variable("x", cancel)
 
 
 def in_pre_step(it: Loop, agent: Agent) -> None:
@@ -192,7 +196,8 @@ async def test_cancelled_at_the_message_every_call_gets_a_made_up_pair() -> None
         it.when("assistant/message", lambda s: agent.cancel(USER))
         await it.prompt(agent, "go")
         assert short(agent.session) == (
-            f"{REQUESTED} chunks assistant/message tool/call tool/result tool/call tool/result step/end turn/end"
+            f"{REQUESTED} chunks assistant/message "
+            "tool/call tool/result tool/call tool/result step/end turn/end"
         )
         assert [d["arguments"] for d in data_of(agent.session, "tool/call")] == ['{"a": 1}', "{}"]
         assert [d["error"] for d in data_of(agent.session, "tool/result")] == [

@@ -1,6 +1,7 @@
 """Turns from prompt to end: the order of rows in the log, the requests, how a turn ends."""
 
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -80,7 +81,7 @@ async def test_request_n_plus_1_extends_request_n() -> None:
         await it.prompt(agent, "second")
         requests = it.model.requests
         assert len(requests) == 3
-        for before, after in zip(requests, requests[1:], strict=False):
+        for before, after in pairwise(requests):
             assert after.messages[: len(before.messages)] == before.messages
             assert (after.system, after.tools) == (before.system, before.tools)
 
@@ -205,7 +206,7 @@ async def test_an_empty_reply_is_logged_and_does_not_reach_the_history() -> None
         agent = await it.agent()
         await it.prompt(agent, "go")
         await it.prompt(agent, "again")
-        assert [d["message"]["content"] for d in data_of(agent.session, "assistant/message")][0] == ()
+        assert data_of(agent.session, "assistant/message")[0]["message"]["content"] == ()
         assert texts_of(it.model.requests[1]) == ["user: go", "user: again"]
 
 

@@ -238,6 +238,18 @@ async def test_when_idle_of_a_run_that_fails_returns() -> None:
         assert agent.status == "idle"
 
 
+@aio
+async def test_an_observer_of_the_log_cannot_send_at_once() -> None:
+    async with loop(text("done")) as it:
+        agent = await it.agent()
+        it.when("turn/start", lambda s: agent.inject(user_message("refused")))
+        it.when("step/start", lambda s: it.soon(lambda: agent.inject(user_message("deferred"))))
+        await it.prompt(agent, "go")
+        inserted = [m for d in data_of(agent.session, "agent/inbox/spliced") for m in d["inserted"]]
+        assert [m["content"][0]["text"] for m in inserted] == ["go", "deferred"]
+        assert ends(agent.session) == [{"kind": "completed"}]
+
+
 # -- maintenance -----------------------------------------------------------------------------------
 
 

@@ -1,0 +1,149 @@
+"""The runtime-context snapshot: sent when it says something new, at the tail, and never twice."""
+
+import pytest
+
+from dsh.agent.prompt import RUNTIME_CONTEXT_OWNER, SYSTEM_PROMPT, PromptSection
+from dsh.agent.runtime_context import CLEARED, PREAMBLE, RuntimeContext
+from dsh.session.header import SessionHeader
+from dsh.session.log import Session
+from dsh.session.message import Message, user_message
+from tests.agent.kit import data_of, loop, text, texts_of
+from tests.aio import aio
+
+
+def section(words: str, name: str = "a") -> PromptSection:
+    return PromptSection(name, words)
+
+
+class Told:
+    """A session and its projection, without a loop around them."""
+
+    def __init__(self) -> None:
+        self.session = Session(SessionHeader(id="s", created_at=0))
+        self.context = RuntimeContext(self.session)
+
+    def send(self, *sections: PromptSection) -> str | None:
+        """Project and, where something is to be said, log it."""
+        message = self.context.project(sections)
+        if message is None:
+            return None
+        self.enter(message)
+        return str(message["content"][0]["text"])  # type: ignore[typeddict-item]
+
+    def enter(self, message: Message) -> int:
+        event = self.session.append("user/message", message, surface="append")
+        self.context.entered(event.seq, event.data)
+        return event.seq
+
+    def replace(self, start: int, end: int) -> None:
+        self.session.append(
+            "compaction/prune",
+            {"shadowedRange": {"start": start, "end": end}, "shadowedSeqs": [start], "shadowedTokenCount": 1},
+        )
+        self.session.append(
+            "user/message",
+            user_message("summary", {"kind": "plugin", "plugin": "compact"}),
+            surface={"op": "replace", "start": start, "end": end},
+            sources=[*range(start, end + 1)],
+        )
+
+
+def test_a_snapshot_holds_the_sections_in_order_below_a_fixed_line() -> None:
+    it = Told()
+    message = it.context.project([section("one", "x:1"), section("", "x:2"), section("two", "x:3")])
+    assert message is not None
+    assert message["content"][0]["text"] == f"{PREAMBLE}\n\none\n\ntwo"  # type: ignore[typeddict-item]
+    assert message["source"] == {
+        "kind": "plugin",
+        "plugin": RUNTIME_CONTEXT_OWNER,
+        "form": "snapshot",
+        "sections": ({"name": "x:1", "text": "one"}, {"name": "x:3", "text": "two"}),
+    }
+    assert RUNTIME_CONTEXT_OWNER == "@deepseek-ai/dsh-system-prompt"
+
+
+def test_it_is_sent_once_again_when_changed_and_never_for_nothing() -> None:
+    it = Told()
+    assert it.send() is None
+    assert it.send(section("one")) is not None
+    assert it.send(section("one")) is None
+    assert it.send(section("two")) is not None
+    assert it.send() == CLEARED
+    assert it.send() is None
+    assert it.send(section("two")) is not None
+
+
+def test_a_projection_that_did_not_enter_is_offered_again() -> None:
+    it = Told()
+    assert it.context.project([section("one")]) is not None
+    assert it.context.project([section("one")]) is not None
+
+
+def test_it_is_sent_again_after_a_compaction_replaced_it_and_not_after_another() -> None:
+    it = Told()
+    first = it.enter(user_message("hello"))
+    it.send(section("one"))
+    it.replace(first, first)
+    assert it.send(section("one")) is None
+    snapshot = it.session.surface_nodes[-1]
+    it.replace(snapshot, snapshot)
+    assert it.send(section("one")) is not None
+
+
+def test_a_restored_session_remembers_what_was_sent() -> None:
+    it = Told()
+    it.send(section("one"))
+    it.context = RuntimeContext(it.session)
+    assert it.send(section("one")) is None
+
+
+@pytest.mark.parametrize(
+    "blocks", [[], [{"type": "text", "text": "x"}] * 2, [{"type": "image", "attachment": {}}]]
+)
+def test_a_malformed_snapshot_is_replaced(blocks: list[dict[str, object]]) -> None:
+    it = Told()
+    it.enter(user_message(blocks, {"kind": "plugin", "plugin": RUNTIME_CONTEXT_OWNER}))
+    assert it.send(section("one")) is not None
+
+
+@aio
+async def test_in_a_run_it_follows_the_prompt_and_changes_nothing_at_the_head() -> None:
+    async with loop(text("done")) as it:
+        mode = {"text": "read-only"}
+        it.ctx.use(SYSTEM_PROMPT).context("sandbox:policy", 110, lambda at: mode["text"])
+        it.ctx.use(SYSTEM_PROMPT).context("approval:policy", 115, lambda at: "ask")
+        agent = await it.agent()
+        await it.prompt(agent, "a")
+        await it.prompt(agent, "b")
+        mode["text"] = "workspace-write"
+        await it.prompt(agent, "c")
+        lines = texts_of(it.model.requests[-1])
+        assert lines == [
+            "user: a",
+            f"user: {PREAMBLE}\n\nread-only\n\nask",
+            "assistant: done",
+            "user: b",
+            "assistant: done",
+            "user: c",
+            f"user: {PREAMBLE}\n\nworkspace-write\n\nask",
+        ]
+        assert len(data_of(agent.session, "request/header")) == 1
+
+
+@aio
+async def test_the_row_can_leave_runtime_context_out() -> None:
+    async with loop(text("done"), prompt={"includeRuntimeContext": False}) as it:
+        it.ctx.use(SYSTEM_PROMPT).context("a:fact", 1, lambda at: "fact")
+        await it.prompt(await it.agent(), "a")
+        assert texts_of(it.model.requests[0]) == ["user: a"]
+
+
+@aio
+async def test_a_scope_can_leave_runtime_context_out_for_itself() -> None:
+    async with loop(text("done")) as it:
+        it.ctx.use(SYSTEM_PROMPT).context("a:fact", 1, lambda at: "fact")
+        quiet, other = await it.agent(), await it.agent()
+        quiet.ctx.use(SYSTEM_PROMPT).suppress_runtime_context()
+        await it.prompt(quiet, "a")
+        await it.prompt(other, "a")
+        assert [len(request.messages) for request in it.model.requests] == [1, 2]
