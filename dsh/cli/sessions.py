@@ -85,10 +85,13 @@ def describe(view: LogView, path: Path) -> str:
         f"messages  {len(view.derive_messages())}",
     ]
     if view.needs_repair:
-        lines.append(f"repair    {len(view.closers)} closing events are added when it is opened")
+        lines.append(f"repair    closing events added when it is opened: {len(view.closers)}")
     return "\n".join(lines)
 
 
 def _complain(error: Exception) -> None:
-    text = str(error).replace("\n", " ")
+    text = str(error)
+    if isinstance(error, OSError) and error.filename is not None:
+        text = f"{error.filename}: {error.strerror}"
+    text = text.replace("\n", " ")
     sys.stderr.write(f"dsh: {text}\n")
