@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dsh.composition.grammar import read_patches, rows_of
+from dsh.composition.grammar import Warn, read_patches, rows_of
 from dsh.composition.patch import Layer, apply_layers
 from dsh.composition.row import Patch, Row, RowError
 from dsh.composition.value import Map, Mark, Seq, type_name
@@ -13,7 +13,7 @@ EXTENSIONS = (".yml", ".yaml", ".json")
 _KEYS = ("path", "initial", "patches", "enableLogs")
 
 
-def included_rows(row: Row, open_files: tuple[Path, ...]) -> tuple[Path, list[Row]]:
+def included_rows(row: Row, open_files: tuple[Path, ...], warn: Warn) -> tuple[Path, list[Row]]:
     """Read the file that an include row names and apply the row's patches.
 
     `initial` stands in for a file that is absent; nothing is written. Patches from outside never reach in.
@@ -43,7 +43,9 @@ def included_rows(row: Row, open_files: tuple[Path, ...]) -> tuple[Path, list[Ro
         found = type_name(document)
         raise RowError("the file must be one top-level list of rows, found " + found, Mark(str(path), 1, 1))
     base = Patch(document.mark)
-    base["insert"] = rows_of(document, lambda text: None)
-    patches = read_patches(config.get("patches"), str(path), lambda text: None)
-    rows, _ = apply_layers([Layer(str(path), [base]), Layer(row.label, patches)])
+    base["insert"] = rows_of(document, warn)
+    patches = read_patches(config.get("patches"), str(path), warn)
+    rows, missed = apply_layers([Layer(str(path), [base]), Layer(row.label, patches)])
+    for miss in missed:
+        warn(miss.text)
     return path, rows

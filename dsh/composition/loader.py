@@ -211,7 +211,11 @@ class _Plan:
 
     def _include(self, entry: Entry) -> None:
         before = self._open_files
-        path, rows = included_rows(entry.row, before)
+
+        def warn(text: str) -> None:
+            self._loader.owner_ctx.logger.warning("[%s] %s", entry.id, text)
+
+        path, rows = included_rows(entry.row, before, warn)
         self._open_files = (*before, path)
         entry.children = self.entries_of(rows, entry, f"{entry.id}:")
         self._open_files = before

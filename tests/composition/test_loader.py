@@ -362,7 +362,9 @@ async def test_the_original_s_spelling_and_rows_without_id_are_mounted(folder: P
 
 
 @aio
-async def test_an_include_mounts_another_file_s_rows_as_a_tree_of_its_own(folder: Path) -> None:
+async def test_an_include_mounts_another_file_s_rows_as_a_tree_of_its_own(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     write(folder / "sub/more.yml", "- {id: r, name: ../record.py, config: {k: 1}}\n- {id: x, name: no-such}")
     write(folder / "sub/cycle.yml", "- {id: c, name: cordis:include, config: {path: ./cycle.yml}}")
 
@@ -370,11 +372,12 @@ async def test_an_include_mounts_another_file_s_rows_as_a_tree_of_its_own(folder
     async with Tree(folder) as tree:
         config = {
             "path": "sub/more.yml",
-            "patches": [{"id": "x", "disabled": True}, {"id": "r", "config": {"k": 2}}],
+            "patches": [{"id": "x", "disabled": True}, {"id": "r", "config": {"k": 2}}, {"id": "ghost"}],
         }
         assert await tree.load(rows(row("record", "r", config=0), {**include, "config": config})) == []
         assert sorted(map(repr, SEEN)) == ["('record', 0)", "('record', {'k': 2})"]
         assert [entry.id for entry in tree.loader.entries] == ["r", "i", "i:r", "i:x"]
+        assert '[i] patch: entry "ghost" not found' in caplog.text
     for wrong, says in (
         ({"path": "absent.yml"}, "config file not found: "),
         ({"path": "sub/x.toml"}, 'extension ".toml" not supported'),
