@@ -2,7 +2,8 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from dsh.capabilities.fs import (
     FS_OBSERVED,
@@ -12,14 +13,20 @@ from dsh.capabilities.fs import (
     FsObserved,
     FsTarget,
 )
-from dsh.capabilities.sandbox import SANDBOX_POLICY, SandboxPolicy
+from dsh.capabilities.sandbox import SandboxPolicy
 from dsh.kernel import Context, ScopeTarget
 from dsh.tools.definition import Args, Resources
 from dsh.tools.error import ToolError
+from dsh.tools.escalation import (
+    denial_marker,
+    escalation_advice,
+    escalation_marker,
+    escalation_parameters,
+    policy_of_call,
+)
 from dsh.tools.execution import ToolCall, ToolExecution
 
-DENIED = "[sandbox: file access denied under {mode} mode]"
-"""Protocol: display code and models look for this line."""
+SUBJECT = "operation"
 
 _REMEDIES = {
     "FS_STALE_VERSION": "re-read the file, then retry",
@@ -87,16 +94,24 @@ def observe(ctx: Context, execution: ToolExecution, target: FsTarget, seen: FsOb
 
 
 async def policy_of(
-    ctx: Context,
-    fs: FileSystem,
-    args: Args,
-    execution: ToolExecution,
+    ctx: Context, fs: FileSystem, args: Args, execution: ToolExecution
 ) -> SandboxPolicy | None:
     """The policy a mutation runs under, an approved escalation included; None where nothing confines."""
-    service = ctx.get(SANDBOX_POLICY) if fs.sandbox_mode is not None else None
-    if service is None:
-        return None
-    return service.resolve(execution.agent.session if execution.agent is not None else None)
+    return await policy_of_call(ctx, execution, args, confines=confines(fs), subject=SUBJECT)
+
+
+def confines(fs: FileSystem) -> bool:
+    """Whether the provider fences writes, so that the tools offer an escalation."""
+    return fs.sandbox_mode is not None
+
+
+def mutation_parameters(fs: FileSystem, parameters: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """A tool's own parameters and, where the provider confines, those of an escalation."""
+    return {**parameters, **(escalation_parameters(SUBJECT) if confines(fs) else {})}
+
+
+def mutation_description(fs: FileSystem, text: str) -> str:
+    return f"{text} {escalation_advice(SUBJECT)}" if confines(fs) else text
 
 
 @contextlib.contextmanager
@@ -108,5 +123,6 @@ def explained(policy: SandboxPolicy | None) -> Iterator[None]:
         if remedy := _REMEDIES.get(error.fs_code):
             raise FsError(error.fs_code, f"{error.message} — {remedy}") from error
         if error.fs_code == "FS_SANDBOX_DENIED" and policy is not None:
-            raise FsError(error.fs_code, f"{error.message}\n{DENIED.format(mode=policy.mode)}") from error
+            markers = f"{denial_marker(policy.mode)}\n{escalation_marker(SUBJECT)}"
+            raise FsError(error.fs_code, f"{error.message}\n{markers}") from error
         raise

@@ -5,7 +5,16 @@ from typing import Any
 
 from dsh.capabilities.fs import FS, FS_EDIT_INTENT, FsEditIntent, FsEditRequest, FsIntent, Present
 from dsh.kernel import Context, ScopeTarget
-from dsh.plugins.tool_fs.access import explained, file_path, observe, policy_of, resolve, writes
+from dsh.plugins.tool_fs.access import (
+    explained,
+    file_path,
+    mutation_description,
+    mutation_parameters,
+    observe,
+    policy_of,
+    resolve,
+    writes,
+)
 from dsh.plugins.tool_fs.diff import file_diffs
 from dsh.tools.definition import Args, ToolDefinition, ToolOutput
 from dsh.tools.error import ToolError
@@ -54,28 +63,32 @@ def edit_tool(ctx: Context) -> ToolDefinition:
 
     return typed_tool(
         name="edit",
-        description=(
+        description=mutation_description(
+            fs,
             "Replace text in a file. `old_string` is matched literally, white space and all, and must occur "
             "exactly once unless `replace_all` is true. Nothing else in the file changes. Read the file "
-            "first: an edit of a file that was not read, or that has changed since, is refused."
+            "first: an edit of a file that was not read, or that has changed since, is refused.",
         ),
-        parameters={
-            "file_path": {
-                "type": "string",
-                "required": True,
-                "description": "Path of the file, absolute or relative to the working directory.",
+        parameters=mutation_parameters(
+            fs,
+            {
+                "file_path": {
+                    "type": "string",
+                    "required": True,
+                    "description": "Path of the file, absolute or relative to the working directory.",
+                },
+                "old_string": {"type": "string", "required": True, "description": "The text to replace."},
+                "new_string": {
+                    "type": "string",
+                    "required": True,
+                    "description": "What to put in its place; different from old_string, may be empty.",
+                },
+                "replace_all": {
+                    "type": "boolean",
+                    "description": "Replace every occurrence. Default false.",
+                },
             },
-            "old_string": {"type": "string", "required": True, "description": "The text to replace."},
-            "new_string": {
-                "type": "string",
-                "required": True,
-                "description": "What to put in its place; different from old_string, may be empty.",
-            },
-            "replace_all": {
-                "type": "boolean",
-                "description": "Replace every occurrence. Default false.",
-            },
-        },
+        ),
         output=ToolOutput(_VALUE, _render, _meta),
         execute=execute,
         resources=writes(fs),

@@ -5,7 +5,16 @@ from typing import Any
 
 from dsh.capabilities.fs import FS, FS_WRITE_INTENT, FsIntent, FsWriteIntent, Present
 from dsh.kernel import Context, ScopeTarget
-from dsh.plugins.tool_fs.access import explained, file_path, observe, policy_of, resolve, writes
+from dsh.plugins.tool_fs.access import (
+    explained,
+    file_path,
+    mutation_description,
+    mutation_parameters,
+    observe,
+    policy_of,
+    resolve,
+    writes,
+)
 from dsh.plugins.tool_fs.diff import file_diffs
 from dsh.plugins.tool_fs.envelope import envelope
 from dsh.tools.definition import Args, ToolDefinition, ToolOutput
@@ -59,19 +68,23 @@ def write_tool(ctx: Context) -> ToolDefinition:
 
     return typed_tool(
         name="write",
-        description=(
+        description=mutation_description(
+            fs,
             "Write a text file: `content` becomes the whole file, byte for byte; parent directories are "
             "made. Whatever the file held before is gone, so read an existing file first (this is "
-            "required) and prefer `edit` for small changes."
+            "required) and prefer `edit` for small changes.",
         ),
-        parameters={
-            "file_path": {
-                "type": "string",
-                "required": True,
-                "description": "Path of the file, absolute or relative to the working directory.",
+        parameters=mutation_parameters(
+            fs,
+            {
+                "file_path": {
+                    "type": "string",
+                    "required": True,
+                    "description": "Path of the file, absolute or relative to the working directory.",
+                },
+                "content": {"type": "string", "required": True, "description": "The complete new content."},
             },
-            "content": {"type": "string", "required": True, "description": "The complete new content."},
-        },
+        ),
         output=ToolOutput(_VALUE, _render, _meta),
         execute=execute,
         resources=writes(fs),

@@ -1,0 +1,190 @@
+"""The search of last resort where there is no ripgrep: run as a program, by path, in a process of its own.
+
+It understands the few arguments that `glob` and `grep` give to ripgrep and prints in the same formats, so
+that nothing else has to know. A process of its own, because a regular expression that runs away can only
+be stopped from outside.
+"""
+
+import base64
+import itertools
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from pathspec import GitIgnoreSpec
+
+IGNORE_FILES = (".gitignore", ".ignore")
+BINARY_SAMPLE_BYTES = 8192
+
+
+class Globs:
+    """The `--glob` arguments: the last that matches decides; with a positive one, others are left out."""
+
+    def __init__(self, globs: list[str]) -> None:
+        self._rules = [
+            (text.startswith("!"), GitIgnoreSpec.from_lines(braces(text.removeprefix("!")))) for text in globs
+        ]
+        self._has_positive = any(not negated for negated, _ in self._rules)
+
+    def admits_file(self, path: str) -> bool:
+        decided = self._decision(path)
+        return not self._has_positive if decided is None else decided
+
+    def admits_folder(self, path: str) -> bool:
+        return self._decision(path + "/") is not False
+
+    def _decision(self, path: str) -> bool | None:
+        for negated, spec in reversed(self._rules):
+            if spec.match_file(path):
+                return not negated
+        return None
+
+
+def braces(pattern: str) -> list[str]:
+    """The patterns that one with `{a,b}` stands for; braces may be nested."""
+    start, depth = pattern.find("{"), 0
+    if start < 0:
+        return [pattern]
+    cuts = [start]
+    for at in range(start, len(pattern)):
+        depth += (pattern[at] == "{") - (pattern[at] == "}")
+        if pattern[at] == "," and depth == 1:
+            cuts.append(at)
+        if depth == 0:
+            cuts.append(at)
+            break
+    else:
+        fail(f"error parsing glob '{pattern}': unclosed alternate group")
+    parts = [pattern[a + 1 : b] for a, b in itertools.pairwise(cuts)]
+    return [text for part in parts for text in braces(pattern[:start] + part + pattern[cuts[-1] + 1 :])]
+
+
+class Walk:
+    """All files below a place, with what is to be left out left out. Links are not followed."""
+
+    def __init__(self, globs: Globs, *, hidden: bool, ignored: bool) -> None:
+        self._globs, self._hidden, self._ignored = globs, hidden, ignored
+        self.problems = 0
+
+    def files(self, root: str) -> Iterator[str]:
+        if os.path.isfile(root):
+            yield root
+            return
+        rules = [] if self._ignored else list(self._rules_above(root))
+        yield from self._below(root, rules)
+
+    def _below(self, folder: str, above: list[tuple[str, GitIgnoreSpec]]) -> Iterator[str]:
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError as error:
+            self.report(folder, error)
+            return
+        rules = above if self._ignored else [*above, *self._rules_of(folder)]
+        for entry in entries:
+            if not self._hidden and entry.name.startswith("."):
+                continue
+            path = os.path.join(folder, entry.name)
+            name = os.path.normpath(path)
+            if entry.is_dir(follow_symlinks=False):
+                if self._globs.admits_folder(name) and not _is_ignored(path + "/", rules):
+                    yield from self._below(path, rules)
+            elif entry.is_file(follow_symlinks=False) and self._admits(name, path, rules):
+                yield path
+
+    def _admits(self, name: str, path: str, rules: list[tuple[str, GitIgnoreSpec]]) -> bool:
+        return self._globs.admits_file(name) and not _is_ignored(path, rules)
+
+    def _rules_above(self, root: str) -> Iterator[tuple[str, GitIgnoreSpec]]:
+        """The ignore files of the folders above, up to the top of the repository."""
+        above, at = [], os.path.dirname(os.path.abspath(root))
+        if not os.path.exists(os.path.join(root, ".git")):
+            while True:
+                above.append(at)
+                if os.path.exists(os.path.join(at, ".git")):
+                    break
+                if at == os.path.dirname(at):
+                    return
+                at = os.path.dirname(at)
+        for folder in reversed(above):
+            yield from self._rules_of(folder)
+
+    @staticmethod
+    def _rules_of(folder: str) -> Iterator[tuple[str, GitIgnoreSpec]]:
+        for name in IGNORE_FILES:
+            try:
+                with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
+                    yield os.path.abspath(folder), GitIgnoreSpec.from_lines(file.read().splitlines())
+            except (OSError, ValueError):
+                continue
+
+    def report(self, path: str, error: OSError) -> None:
+        self.problems += 1
+        sys.stderr.write(f"rg: {path}: {error.strerror} (os error {error.errno})\n")
+
+
+def _is_ignored(path: str, rules: list[tuple[str, GitIgnoreSpec]]) -> bool:
+    full = os.path.abspath(path) + ("/" if path.endswith("/") else "")
+    for folder, spec in reversed(rules):
+        found = spec.check_file(os.path.relpath(full, folder) + ("/" if full.endswith("/") else ""))
+        if found.include is not None:
+            return found.include
+    return False
+
+
+def search(path: str, pattern: "re.Pattern[str]") -> Iterator[dict[str, Any]]:
+    """A match record for each line of a text file that matches."""
+    with open(path, "rb") as file:
+        if b"\0" in file.read(BINARY_SAMPLE_BYTES):
+            return
+        file.seek(0)
+        found = []
+        for number, raw in enumerate(file, 1):
+            if b"\0" in raw:
+                return
+            if pattern.search(raw.rstrip(b"\r\n").decode("utf-8", "surrogateescape")):
+                found.append({"path": _text(os.fsencode(path)), "lines": _text(raw), "line_number": number})
+    yield from found
+
+
+def _text(raw: bytes) -> dict[str, str]:
+    try:
+        return {"text": raw.decode()}
+    except UnicodeDecodeError:
+        return {"bytes": base64.b64encode(raw).decode()}
+
+
+def fail(message: str) -> NoReturn:
+    sys.stderr.write(f"rg: {message}\n")
+    raise SystemExit(2)
+
+
+def main(argv: list[str]) -> int:
+    options, root = argv[: argv.index("--")], argv[-1]
+    globs = Globs([text.removeprefix("--glob=") for text in options if text.startswith("--glob=")])
+    walk = Walk(globs, hidden="--hidden" in options, ignored="--no-ignore" in options)
+    count = 0
+    if "--files" in options:
+        for path in walk.files(root):
+            count += 1
+            sys.stdout.buffer.write(os.fsencode(path) + b"\0")
+    else:
+        expression = next(text for text in options if text.startswith("--regexp=")).removeprefix("--regexp=")
+        try:
+            pattern = re.compile(expression)
+        except re.error as error:
+            fail(f"regex parse error: {error}")
+        for path in walk.files(root):
+            try:
+                for match in search(path, pattern):
+                    count += 1
+                    sys.stdout.buffer.write(json.dumps({"type": "match", "data": match}).encode() + b"\n")
+            except OSError as error:
+                walk.report(path, error)
+    return 2 if walk.problems else int(count == 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
