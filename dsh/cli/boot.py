@@ -5,6 +5,7 @@ Environment layers, composition, root context, launch services, rows, audit, the
 """
 
 import asyncio
+import gc
 import os
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,9 @@ def boot(invocation: Invocation, watchdog: Watchdog) -> int:
     export(environment, os.environ)
     facts = Facts(home, invocation.profile, str(Path.cwd()), environment.mapping())
     run = _Run(invocation, composition, facts, environment, output, watchdog)
-    return asyncio.run(run.live())
+    code = asyncio.run(run.live())
+    watchdog.leave(code)
+    return code
 
 
 class _Arguments:
@@ -155,6 +158,8 @@ class _Run:
             if not self._shutdown.pending:
                 self._shutdown.request(report(error))
             return
+        gc.freeze()
+        gc.enable()
         if text := unconfined_notice(self._root, self._environment, self._composition):
             self._output.notice(text)
         self._gate.open()

@@ -4,6 +4,7 @@ Standard library modules that cost time, and everything of dsh but `argv` and `e
 by the branch that needs them.
 """
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -21,10 +22,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: the words after the program's name; those of the process by default.
     """
+    if argv is None:
+        _in_utf8_mode()
+        argv = sys.argv[1:]
     try:
-        if argv is None:
-            _in_utf8_mode()
-            argv = sys.argv[1:]
         return _run(parse(argv))
     except KeyboardInterrupt:
         return 130
@@ -42,6 +43,7 @@ def _run(invocation: Invocation) -> int:
             from dsh.cli.process import Watchdog
 
             watchdog = Watchdog().install()
+            gc.disable()  # looking for garbage among modules being loaded takes 40 ms; boot enables it again
             from dsh.cli.boot import boot
 
             return boot(settled(invocation), watchdog)
