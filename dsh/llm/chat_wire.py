@@ -5,7 +5,8 @@ come and judged where they are used.
 """
 
 import json
-from typing import Any
+import math
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -63,22 +64,26 @@ def decode_event(payload: bytes) -> WireEvent:
     """
     try:
         return _decode(payload)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return _decode_cleaned(payload)
 
 
 def _decode_cleaned(payload: bytes) -> WireEvent:
-    """The slow way: wrong UTF-8 and halves of surrogate pairs become U+FFFD, as does nothing else."""
+    """The slow way: what is no Unicode becomes U+FFFD, a number out of range becomes 0."""
     try:
-        value = json.loads(payload.decode("utf-8", "replace"))
+        value = json.loads(payload.decode("utf-8", "replace"), parse_float=_finite, parse_constant=_refuse)
+        return _decode(clean_text(json.dumps(value, ensure_ascii=False)).encode())
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    except ValueError as error:
-        raise ValueError(f"not JSON: {error}") from None
-    try:
-        return _decode(clean_text(json.dumps(value, ensure_ascii=False)).encode())
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise ValueError(str(error)) from None
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else 0
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
 
 
 def usage_of(value: Any) -> dict[str, Any] | None:

@@ -37,13 +37,16 @@ def read_error(value: Any) -> ErrorFacts:
         return ErrorFacts(message=clean_text(value))
     if not isinstance(value, Mapping):
         return ErrorFacts()
-    return ErrorFacts(*(_as_text(value.get(key)) for key in ("message", "type", "code")))
+    code = value.get("code")
+    return ErrorFacts(
+        message=_as_text(value.get("message")),
+        type=_as_text(value.get("type")),
+        code=str(code) if type(code) is int else _as_text(code),
+    )
 
 
 def _as_text(value: Any) -> str:
-    if isinstance(value, str):
-        return clean_text(value)
-    return str(value) if type(value) is int else ""
+    return clean_text(value) if isinstance(value, str) else ""
 
 
 def code_for(status: int, text: str) -> str:
