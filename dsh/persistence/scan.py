@@ -5,11 +5,12 @@ may cut off (`spec/persistence.md` §6). The last line may lack its newline if i
 (`design.md` §4.20).
 """
 
-from typing import NamedTuple, TypeAlias
+import sys
+from typing import Any, NamedTuple, TypeAlias
 
 from dsh.session.chunk_row import ChunkRun, is_row, row_to_run
 from dsh.session.error import SessionError
-from dsh.session.value import JsonValue, decode_strict, safe_int
+from dsh.session.value import JsonValue, decode_strict, freeze, safe_int
 
 StoredEntry: TypeAlias = JsonValue | ChunkRun
 """A stored event as decoded JSON, unchecked but for its seq, or a checked run of packed chunks."""
@@ -101,7 +102,7 @@ class LineScanner:
         if self.defect is None:
             first = run.seq0 if run else safe_int(value.get("seq")) if type(value) is dict else None
             if first == self.next_seq:
-                self.entries.append(value if run is None else run)
+                self.entries.append(_compact(value) if run is None else run)
                 self.next_seq += 1 if run is None else len(run)
                 self.committed = end
                 return
@@ -109,3 +110,18 @@ class LineScanner:
             self.defect = Defect(f"expected seq {self.next_seq}, found {found}", self._line, begin)
         if type(value) is dict and value.get("type") == "turn/end":
             raise DamagedText(self.defect)
+
+
+def _compact(event: dict[str, Any]) -> dict[str, Any]:
+    """The event in less memory: its payload as the log will hold it, its type shared.
+
+    A payload that cannot be held is left as it is, for the check of the whole to refuse.
+    """
+    if type(kind := event.get("type")) is str:
+        event["type"] = sys.intern(kind)
+    if "data" in event:
+        try:
+            event["data"] = freeze(event["data"], "data", stored=True)
+        except SessionError:
+            return event
+    return event

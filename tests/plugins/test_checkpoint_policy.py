@@ -26,7 +26,7 @@ POLICY: tuple[Any, dict[str, Any]] = (session_checkpoint_policy, {})
 
 def durable(root: Path) -> list[str]:
     """Types of the events that another process would find now."""
-    return [event.type for path in root.rglob("session.jsonl*") for event in _stored(path)]
+    return [event.type for path in root.rglob("session.jsonl.zstd") for event in _stored(path)]
 
 
 def _stored(path: Path) -> list[Any]:

@@ -34,7 +34,7 @@ async def mounted(root: Path, **options: object) -> tuple[Context, SessionStore,
 
 
 def stored(root: Path) -> list[str]:
-    (path,) = root.rglob("session.jsonl*")
+    (path,) = (path for path in root.rglob("session.jsonl*") if path.suffix != ".tmp")
     view = build_view(read_log(path))
     return [event.type for event in view.events(0, view.stored_length)]
 
