@@ -121,7 +121,7 @@ class LoopAgent:
                 turn = Turn(self, phase)
                 turn.open()
         except Exception as error:
-            self.ctx.logger.debug("a turn of agent %s ended early: %s", self.id, error)
+            self.services.ctx.logger.debug("a turn of agent %s ended early: %s", self.id, error)
         wake = phase.wake_requested
         self._set_phase(Idle(phase.turn))
         if wake and self.inbox.has_pending:
@@ -187,7 +187,9 @@ class LoopAgent:
     def abandon(self, task: "asyncio.Task[None]", tool: str) -> None:
         """Give up waiting for a tool's body. Its task ends with the agent at the latest."""
         self.degraded.append(tool)
-        self.ctx.logger.warning("tool %s did not end after the turn was cancelled; it was given up", tool)
+        self.services.ctx.logger.warning(
+            "tool %s did not end after the turn was cancelled; it was given up", tool
+        )
         task.add_done_callback(_retrieve)
 
         async def stop() -> None:

@@ -201,7 +201,7 @@ class _Batch:
             for asked in self._waiting:
                 log_result(self._scope, asked.call.call_id, NOT_STARTED, None)
         except Exception as error:
-            self._scope.agent.ctx.logger.error("calls are left without results: %s", error)
+            self._scope.agent.services.ctx.logger.error("calls are left without results: %s", error)
 
     async def _answer_somehow(self, started: _Started) -> None:
         if started.is_running and started.task is not None:
@@ -210,7 +210,9 @@ class _Batch:
             try:
                 await self._commit(started)
             except Exception:
-                self._scope.agent.ctx.logger.debug("commit of %s failed", started.call.name, exc_info=True)
+                self._scope.agent.services.ctx.logger.debug(
+                    "commit of %s failed", started.call.name, exc_info=True
+                )
         if not started.is_logged:
             log_result(self._scope, started.call.call_id, SCHEDULER_FAILED, started.call_seq)
 

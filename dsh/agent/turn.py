@@ -112,7 +112,7 @@ class Turn:
             self._agent.inbox.splice("next-step", 0, 0, rest)
             self._agent.inbox.splice("next-turn", 0, 0, prompts)
         except Exception as error:
-            self._agent.ctx.logger.error("claimed messages could not be put back: %s", error)
+            self._agent.services.ctx.logger.error("claimed messages could not be put back: %s", error)
 
     # -- steps -----------------------------------------------------------------------------------
 

@@ -310,6 +310,50 @@ async def test_parallel_agents_never_see_each_others_initiator() -> None:
 
 
 @aio
+async def test_agents_that_came_and_went_leave_nothing_behind() -> None:
+    async with loop(text("done")) as it:
+        first = await it.create()
+        row = first.agent.ctx.fiber.parent.fiber  # type: ignore[union-attr]
+        await first.dispose()
+        kernel = it.ctx.kernel
+        before = (len(row.effects), kernel.events.count(), len(kernel.runtimes), len(it.ctx.fiber.effects))
+        for _ in range(5):
+            handle = await it.create()
+            handle.agent.ctx.on(AGENT_CREATED, lambda s: None)
+            await it.prompt(handle.agent, "go")
+            await handle.dispose()
+        await asyncio.sleep(0)
+        assert before == (
+            len(row.effects),
+            kernel.events.count(),
+            len(kernel.runtimes),
+            len(it.ctx.fiber.effects),
+        )
+
+
+@aio
+async def test_a_tool_that_unloads_the_loop_from_inside_does_not_hang(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from dsh.agent import scheduler
+
+    monkeypatch.setattr(scheduler, "GRACE_S", 0.02)
+    async with loop(calls(("c1", "unload", "{}"))) as it:
+        agent = await it.agent()
+        row = agent.ctx.fiber.parent.fiber  # type: ignore[union-attr]
+
+        async def unload(args: Any, exec: Any) -> str:  # noqa: A002
+            await row.dispose()
+            return "gone"
+
+        it.tool("unload", unload)
+        await asyncio.wait_for(it.prompt(agent, "go"), 5)
+        await row.dispose()
+        assert nothing_left(it)
+        assert ends(agent.session) == [{"kind": "aborted", "reason": {"kind": "disposed"}}]
+
+
+@aio
 async def test_configured_agents_start_with_the_row() -> None:
     row = {"id": "worker", "provider": "p", "model": "m", "cwd": "/ws"}
     async with loop(config={"agents": [row]}) as it:

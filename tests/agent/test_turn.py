@@ -1,5 +1,6 @@
 """Turns from prompt to end: the order of rows in the log, the requests, how a turn ends."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from typing import Any
@@ -20,10 +21,11 @@ from dsh.agent.failure import AgentError
 from dsh.agent.prompt import SYSTEM_PROMPT
 from dsh.errors import CompositionError
 from dsh.llm.registry import LLM_STREAM
+from dsh.session.chunk import BlockEnd, BlockStart, Finish, TextDelta
 from dsh.session.message import user_message
 from dsh.session.store import SESSION_CREATED
 from dsh.tools.event import TOOLS_POST_EXECUTE, Accept
-from tests.agent.kit import Loop, calls, data_of, ends, failed, loop, short, text, texts_of
+from tests.agent.kit import Item, Loop, calls, data_of, ends, failed, loop, short, text, texts_of
 from tests.aio import aio
 
 OPENING = "spliced turn/start spliced step/start user/message request/header request/context"
@@ -413,3 +415,29 @@ async def test_rows_that_other_rows_write_at_creation_come_first() -> None:
         agent = await it.agent()
         await it.prompt(agent, "go")
         assert short(agent.session) == f"sandbox/mode {PLAIN}"
+
+
+async def tasks_of_a_reply(chunks: int) -> int:
+    """How many tasks one turn starts whose reply has so many deltas."""
+    words: list[Item] = [BlockStart(0, "text"), *(TextDelta(0, "x") for _ in range(chunks))]
+    end: list[Item] = [BlockEnd(0, {"type": "text", "text": "x" * chunks}), Finish({"kind": "stop"})]
+    started = 0
+    running = asyncio.get_running_loop()
+
+    def count(running: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> asyncio.Task[Any]:
+        nonlocal started
+        started += 1
+        return asyncio.Task(coro, loop=running, **options)
+
+    async with loop([*words, *end]) as it:
+        agent = await it.agent()
+        running.set_task_factory(count)
+        await it.prompt(agent, "go")
+        running.set_task_factory(None)
+        assert len(data_of(agent.session, "assistant/chunk")) == chunks + 3
+    return started
+
+
+@aio
+async def test_a_long_reply_starts_no_more_tasks_than_a_short_one() -> None:
+    assert await tasks_of_a_reply(1) == await tasks_of_a_reply(500)
