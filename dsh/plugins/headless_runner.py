@@ -88,15 +88,11 @@ def judge(outcome: Outcome) -> tuple[int, str | None]:
 
 
 def _judge_error(error: dict[str, Any]) -> tuple[int, str]:
-    code, message = error["code"], " ".join(str(error["message"]).split())
-    line = f"dsh: {code}: {message}"
-    if code not in CREDENTIAL_CODES:
-        return FAILED, line
-    remedy = (
-        f"export a valid key or put it into {home_label()}/.credentials.yaml; "
-        'without one: dsh --profile demo "Run: echo hello"'
-    )
-    return CredentialError.exit_code, f"{line.rstrip('.')}; {remedy}"
+    code = error["code"]
+    line = f"dsh: {code}: {' '.join(str(error['message']).split())}"
+    if code == "AUTH":  # the provider's words; those of a key that was never sent name the remedy themselves
+        line += f"; export a valid key, or put it into {home_label()}/.credentials.yaml"
+    return (CredentialError.exit_code if code in CREDENTIAL_CODES else FAILED), line
 
 
 def _because(cause: Any) -> str:

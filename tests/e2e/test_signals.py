@@ -147,6 +147,7 @@ def test_two_interrupts_at_a_terminal_end_a_disposal_that_never_ends(
     assert time.monotonic() - start < 3
 
 
+@pytest.mark.slow
 def test_stuck_disposal_is_cut_after_its_bound_with_the_code_of_the_run(
     space: Workspace, answering: Answering
 ) -> None:

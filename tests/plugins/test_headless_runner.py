@@ -211,17 +211,17 @@ async def test_white_space_counts_as_text() -> None:
         (
             {"kind": "error", "error": {"message": "no key.", "code": "MISSING_CREDENTIAL"}},
             4,
-            "dsh: MISSING_CREDENTIAL: no key; export a valid key",
+            "dsh: MISSING_CREDENTIAL: no key.",
         ),
         (
             {"kind": "error", "error": {"message": "bad key", "code": "INVALID_CREDENTIAL"}},
             4,
-            "bad key; export",
+            "dsh: INVALID_CREDENTIAL: bad key",
         ),
         (
             {"kind": "error", "error": {"message": "refused", "code": "AUTH", "status": 401}},
             4,
-            "dsh --profile demo",
+            "dsh: AUTH: refused; export a valid key, or put it into",
         ),
     ],
 )
