@@ -131,7 +131,7 @@ class Coordinator:
         """Wait until everything the live session holds is durable.
 
         Raises:
-            PersistenceError, OSError: it is not.
+            PersistenceError: it is not.
         """
         await self.attach(session).flush()
 
@@ -151,7 +151,8 @@ class Coordinator:
         try:
             await live.flush()
         except Exception as error:
-            _log.warning("session %s could not be stored at its end: %s", session_id, error)
+            if not live.was_told:
+                _log.warning("session %s could not be stored at its end: %s", session_id, error)
             raise
         await self._chains.run(session_id, lambda: self._let_go(session_id))
         self._retiring.pop(session_id, None)

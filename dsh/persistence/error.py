@@ -5,11 +5,12 @@ PersistenceError              the log could not be made durable, or the request 
 ├── SessionFormatUnsupported  healthy, but written by another format or with unknown event types
 ├── SessionNotFound           no stored log under this id
 ├── SessionCollision          the id belongs to another session
+├── SessionNotDurable         the system refused a write; the events are still in memory
 ├── SessionBusy               another process (or another store here) has the log open for writing
 └── SessionFileChanged        the file is not what we last wrote; nothing is appended
 
-Storage errors (permission, I/O) are plain `OSError`s where a log is read. Where one is written they
-are wrapped, so that whoever waits for durability sees one class and the process ends with exit code 8.
+Storage errors (permission, I/O) are plain `OSError`s, but for whoever waits for a live session to become
+durable: there they are wrapped, so that the process ends with exit code 8.
 """
 
 from dsh.session.error import SessionError
@@ -71,6 +72,19 @@ class SessionCollision(PersistenceError):
     def __init__(self, session_id: str, reason: str) -> None:
         self.session_id = session_id
         super().__init__(f"session {session_id!r}: {reason}", code="SESSION_ALREADY_EXISTS")
+
+
+class SessionNotDurable(PersistenceError):
+    """The system refused to store events of a live session. A later flush tries again."""
+
+    def __init__(self, session_id: str, path: str, cause: OSError) -> None:
+        self.session_id = session_id
+        self.path = path
+        super().__init__(
+            f"session {session_id!r} could not be stored in {path}: {cause.strerror or cause}",
+            code="SESSION_NOT_DURABLE",
+            hint="make room, or make the folder writable; what was stored before is intact",
+        )
 
 
 class SessionBusy(PersistenceError):

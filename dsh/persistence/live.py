@@ -5,6 +5,7 @@ import logging
 
 from dsh.persistence.backend import Backend
 from dsh.persistence.chain import Chains, Worker
+from dsh.persistence.error import SessionNotDurable
 from dsh.persistence.write_behind import Scheduler, WriteBehind
 from dsh.persistence.writer import UncleanTail
 from dsh.session.chunk_row import entry_stop
@@ -30,6 +31,8 @@ class LiveLog:
         self.cursor = 0
         self.attached: asyncio.Task[None] | None = None
         """Settles when storage has been compared with the session; None once it went well."""
+        self.was_told = False
+        """A warning was given that events are not stored."""
         self._backend = backend
         self._chains = chains
         self._worker = worker
@@ -51,10 +54,14 @@ class LiveLog:
         """Wait until everything the session holds is durable.
 
         Raises:
-            PersistenceError, OSError: it is not; the events are kept, a later flush tries again.
+            PersistenceError: it is not; the events are kept, a later flush tries again.
         """
-        await self._when_attached()
-        await self.writes.flush()
+        try:
+            await self._when_attached()
+            await self.writes.flush()
+        except OSError as error:
+            path = self._backend.locate(self.session.header)
+            raise SessionNotDurable(self.session.id, str(path or self._backend.name), error) from error
 
     def _is_dirty(self) -> bool:
         return self.session.length > self.cursor
@@ -73,10 +80,12 @@ class LiveLog:
         if entries:
             await self._worker.call(self._backend.append, self.session.header, entries)
             self.cursor = entry_stop(entries[-1])
+            self.was_told = False
 
     def _failed(self, error: Exception, is_first: bool) -> bool:
         can_retry = isinstance(error, OSError | UncleanTail)
         if is_first:
+            self.was_told = True
             waiting = self.session.length - self.cursor
             _log.warning(
                 "session %s: %d events could not be stored: %s%s",

@@ -18,6 +18,7 @@ from dsh.persistence.error import (
     SessionCollision,
     SessionCorruption,
     SessionFileChanged,
+    SessionNotDurable,
     SessionNotFound,
 )
 from dsh.persistence.jsonl import JsonlBackend
@@ -479,9 +480,10 @@ async def test_a_retirement_that_failed_is_told_and_tried_again_at_the_end(
         store.attach(session)
         files.fail_at = len(files.calls)
         store.retire(session)
-        with pytest.raises(OSError, match="Input/output"):
+        with pytest.raises(SessionNotDurable, match="Input/output") as caught:
             await store.load("demo.1")
-        assert "at its end" in caplog.text
+        assert caught.value.exit_code == 8
+        assert caplog.text.count("could not be stored") == 1
     assert len(await lines_of(tmp_path)) == 1
 
 
