@@ -197,6 +197,13 @@ async def settled(fiber: Any) -> None:
     raise AssertionError(f"{fiber!r} waits for {fiber.missing}")
 
 
+async def until(condition: Callable[[], object]) -> None:
+    """Let the loop run until something holds; fails after a few seconds."""
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
 def types(session: Session, start: int = 0) -> list[str]:
     """Types of the log's rows, chunks as one."""
     out: list[str] = []

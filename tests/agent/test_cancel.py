@@ -21,7 +21,7 @@ from dsh.agent.prompt import SYSTEM_PROMPT, PromptContext
 from dsh.session.chunk import BlockStart, TextDelta, UsageChunk
 from dsh.session.message import user_message
 from dsh.tools.event import TOOLS_POST_EXECUTE, TOOLS_PRE_EXECUTE, Accept
-from tests.agent.kit import Loop, calls, data_of, ends, failed, loop, short, text, texts_of, thought
+from tests.agent.kit import Loop, calls, data_of, ends, failed, loop, short, text, texts_of, thought, until
 from tests.aio import aio
 
 USER: CancelCause = {"kind": "user"}
@@ -214,7 +214,7 @@ async def test_cancelled_in_a_tool_started_bodies_drain_and_the_rest_is_answered
         async def slow(args: Any, exec: Any) -> str:  # noqa: A002
             ran.append(exec.call_id)
             agent.cancel(USER)
-            await asyncio.sleep(0.01)
+            await until(lambda: it.model.requests)
             return "finished all the same"
 
         async def add(settled: Any, following: Any) -> Accept:
@@ -312,7 +312,7 @@ async def test_a_task_that_is_torn_down_writes_no_turn_end() -> None:
     async with loop([gate.wait]) as it:
         agent = await it.agent()
         agent.followup(user_message("go"))
-        await asyncio.sleep(0.01)
+        await until(lambda: it.model.requests)
         (driver,) = [t for t in asyncio.all_tasks() if t.get_name() == f"agent {agent.id}"]
         driver.cancel()
         await agent.when_idle()

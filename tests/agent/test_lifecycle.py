@@ -20,7 +20,7 @@ from dsh.kernel import Cancelled, CancelToken, Context
 from dsh.session.error import SessionError
 from dsh.session.message import user_message
 from dsh.session.store import SESSION_CREATED, SESSION_DISPOSED, SESSION_FLUSH
-from tests.agent.kit import Loop, calls, data_of, ends, loop, text
+from tests.agent.kit import Loop, calls, data_of, ends, loop, text, until
 from tests.aio import aio
 
 
@@ -173,7 +173,7 @@ async def test_dispose_closes_the_turn_then_flushes_then_leaves() -> None:
         handle.agent.ctx.on(AGENT_DISPOSED, scoped.append)
         handle.agent.ctx.effect(lambda: lambda: order.append("scope"))
         handle.agent.followup(user_message("go"))
-        await asyncio.sleep(0.001)
+        await until(lambda: it.model.requests)
         first, second = asyncio.ensure_future(handle.dispose()), asyncio.ensure_future(handle.dispose())
         await asyncio.sleep(0.001)
         assert not first.done() and not second.done(), "the end waits for the turn"
@@ -192,7 +192,7 @@ async def test_a_user_cancel_before_the_end_stays_the_cause() -> None:
     async with loop([gate.wait, *text("late")]) as it:
         handle = await it.create()
         handle.agent.followup(user_message("go"))
-        await asyncio.sleep(0.001)
+        await until(lambda: it.model.requests)
         handle.agent.cancel({"kind": "user"})
         ending = asyncio.ensure_future(handle.dispose())
         gate.set()
@@ -213,7 +213,8 @@ async def test_the_end_waits_for_a_tool_that_does_not_cooperate() -> None:
 
         it.tool("slow", slow)
         handle.agent.followup(user_message("go"))
-        await asyncio.sleep(0.005)
+        await until(lambda: data_of(handle.agent.session, "tool/call"))
+        await asyncio.sleep(0)
         await handle.dispose()
         assert done == ["tool"]
         assert data_of(handle.agent.session, "tool/result")[0]["error"]["code"] == "ABORTED"
@@ -234,7 +235,7 @@ async def test_an_agent_ends_with_its_owner_and_with_the_loop(who: str) -> None:
         agent = made[0]
         it.model.replies = [[agent_waits(agent)]]
         agent.followup(user_message("go"))
-        await asyncio.sleep(0.001)
+        await until(lambda: it.model.requests)
         fiber = owner if who == "owner" else agent.ctx.fiber.parent.fiber  # type: ignore[union-attr]
         await fiber.dispose()
         assert nothing_left(it)
@@ -357,8 +358,7 @@ async def test_a_tool_that_unloads_the_loop_from_inside_does_not_hang(
 async def test_configured_agents_start_with_the_row() -> None:
     row = {"id": "worker", "provider": "p", "model": "m", "cwd": "/ws"}
     async with loop(config={"agents": [row]}) as it:
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await until(it.ctx.use(AGENTS).list)
         (agent,) = it.ctx.use(AGENTS).list()
         assert agent.id.startswith("worker-session-")
         assert agent.options.model == "m"

@@ -9,7 +9,7 @@ from dsh.agent.contract import AGENT_INBOX_CLAIMED, AGENT_STATUS, CancelCause
 from dsh.agent.failure import AgentBusyError
 from dsh.kernel import CancelToken
 from dsh.session.message import user_message
-from tests.agent.kit import data_of, ends, loop, short, text, texts_of
+from tests.agent.kit import data_of, ends, loop, short, text, texts_of, until
 from tests.aio import aio
 
 USER: CancelCause = {"kind": "user"}
@@ -84,7 +84,7 @@ async def test_running_and_live_a_wake_only_queues() -> None:
     async with loop([gate.wait, *text("one")], text("two")) as it:
         agent = await it.agent()
         agent.followup(user_message("a"))
-        await asyncio.sleep(0.01)
+        await until(lambda: it.model.requests)
         agent.followup(user_message("b"))
         gate.set()
         await agent.when_idle()
@@ -98,7 +98,7 @@ async def test_running_and_cancelled_a_wake_is_latched_and_goes_to_the_next_turn
     async with loop([gate.wait, *text("one")], text("two")) as it:
         agent = await it.agent()
         agent.followup(user_message("parked is lost"))
-        await asyncio.sleep(0.01)
+        await until(lambda: it.model.requests)
         agent.cancel(USER)
         agent.steer(user_message("after"))
         assert len(agent.inbox.next_turn) == 1, "steering after a cancel becomes a prompt"
@@ -116,7 +116,7 @@ async def test_kept_prompts_run_first_when_a_wake_after_the_cancel_restarts_the_
         agent = await it.agent()
         agent.followup(user_message("first"))
         agent.followup(user_message("parked"))
-        await asyncio.sleep(0.01)
+        await until(lambda: it.model.requests)
         agent.cancel(USER, keep_inbox=True)
         agent.followup(user_message("after"))
         gate.set()
@@ -131,7 +131,7 @@ async def test_kept_prompts_stay_parked_without_a_later_wake() -> None:
         agent = await it.agent()
         agent.followup(user_message("first"))
         agent.followup(user_message("parked"))
-        await asyncio.sleep(0.01)
+        await until(lambda: it.model.requests)
         agent.cancel(USER, keep_inbox=True)
         gate.set()
         await agent.when_idle()
@@ -145,7 +145,7 @@ async def test_a_latched_wake_whose_message_is_gone_starts_nothing() -> None:
     async with loop([gate.wait, *text("one")]) as it:
         agent = await it.agent()
         agent.followup(user_message("first"))
-        await asyncio.sleep(0.01)
+        await until(lambda: it.model.requests)
         agent.cancel(USER)
         message = user_message("after")
         agent.followup(message)
@@ -161,7 +161,7 @@ async def test_a_second_cancel_clears_the_latch_and_keeps_the_first_cause() -> N
     async with loop([gate.wait, *text("one")]) as it:
         agent = await it.agent()
         agent.followup(user_message("first"))
-        await asyncio.sleep(0.01)
+        await until(lambda: it.model.requests)
         agent.cancel({"kind": "hook", "reason": "limit:steps"})
         agent.followup(user_message("after"))
         agent.cancel(USER)
@@ -180,7 +180,7 @@ async def test_a_cancel_that_comes_during_the_insert_is_no_wake_after_it() -> No
     async with loop([gate.wait, *text("one")]) as it:
         agent = await it.agent()
         agent.followup(user_message("first"))
-        await asyncio.sleep(0.01)
+        await until(lambda: it.model.requests)
         it.ctx.on(AGENT_INBOX_INSERTED, lambda changed: agent.cancel(USER, keep_inbox=True))
         agent.followup(user_message("during"))
         gate.set()
@@ -207,7 +207,7 @@ async def test_a_disposed_cancel_never_latches_a_wake() -> None:
         handle = await it.create()
         agent = handle.agent
         agent.followup(user_message("first"))
-        await asyncio.sleep(0.01)
+        await until(lambda: it.model.requests)
         ending = asyncio.ensure_future(handle.dispose())
         await asyncio.sleep(0)
         agent.followup(user_message("late"))

@@ -1,6 +1,5 @@
 """Rows agent, agent-loop and agent-default-model: what they provide and which configs they refuse."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from dsh.agent.registry import AGENTS
 from dsh.errors import CompositionError
 from dsh.kernel import Context, ValidationError
 from dsh.plugins import agent_default_model
-from tests.agent.kit import loop, settled
+from tests.agent.kit import loop, settled, until
 from tests.aio import aio
 
 
@@ -65,8 +64,7 @@ async def test_an_exact_id_is_created_where_nothing_is_stored() -> None:
     async with loop(
         config={"agents": [{"id": "a", "sessionId": "exact", "provider": "p", "model": "m"}]}
     ) as it:
-        await asyncio.sleep(0.01)
-        assert it.ctx.use(AGENTS).get("exact") is not None
+        await until(lambda: it.ctx.use(AGENTS).get("exact"))
 
 
 @aio
@@ -81,6 +79,6 @@ async def test_a_start_that_fails_is_told_and_harms_nobody() -> None:
         {"id": "good", "provider": "p", "model": "m"},
     ]
     async with loop(config={"agents": rows}, first=listen) as it:
-        await asyncio.sleep(0.01)
+        await until(lambda: told and it.ctx.use(AGENTS).list())
         assert [failed.session_id for failed in told] == ["same"]
         assert [a.options.model for a in it.ctx.use(AGENTS).list()] == ["m"]
