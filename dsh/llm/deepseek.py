@@ -154,7 +154,7 @@ class DeepSeekAdapter(LlmAdapter):
         """The base URL without trailing slashes: configured, from the environment, or the public one."""
         given, where = settings.base_url or "", "llm-deepseek.baseURL"
         if not given.strip() and self._keys.environment is not None:
-            variable = self._keys.environment.get(BASE_URL_VARIABLE)
+            variable = self._keys.environment.get_from(BASE_URL_VARIABLE, ("process",))
             given, where = (variable.value if variable is not None else ""), BASE_URL_VARIABLE
         url = given.strip().rstrip("/") or DEFAULT_BASE_URL
         if not is_http_url(url):

@@ -76,6 +76,8 @@ class MockModelServer:
         self.options = options or MockOptions()
         self.seed = seed
         self.requests: list[RecordedRequest] = []
+        self.connections = 0
+        """Connections accepted so far."""
         self._scripts = {"": tuple(script), **{k: tuple(v) for k, v in (sessions or {}).items()}}
         self._cursors: dict[str, int] = {}
         self._repeat_last = repeat_last
@@ -161,11 +163,12 @@ class MockModelServer:
         task = asyncio.current_task()
         assert task is not None
         self._connections.add(task)
+        self.connections += 1
         try:
             with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
                 connection = _Connection(reader, writer)
                 while await self._exchange(connection):
-                    connection.exchanges += 1
+                    continue
         except asyncio.CancelledError:
             if self._server is not None and self._server.is_serving():
                 raise
@@ -251,8 +254,6 @@ class _Connection:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
-        self.exchanges = 0
-        """Requests answered on this connection."""
 
     async def head(self) -> tuple[str, str, dict[str, str]]:
         lines = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
