@@ -55,6 +55,11 @@ class RetryExecutor:
         self._gone = CancelToken()
         self._active: set[asyncio.Future[None]] = set()
 
+    @property
+    def waiting(self) -> int:
+        """Recoveries under way."""
+        return len(self._active)
+
     async def close(self) -> None:
         """End every wait without a retry, and return when the recoveries have ended."""
         self._gone.cancel("llm-retry is gone")

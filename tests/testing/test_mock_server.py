@@ -1,0 +1,243 @@
+"""The mock server: its script, what consumes it, what it records, and the command."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from dsh.testing.mock_behaviour import BEHAVIOURS, RANDOM_WEIGHTS
+from dsh.testing.mock_reply import MockOptions, scripted
+from dsh.testing.mock_server import MockModelServer
+from tests.aio import aio
+
+BODY = b'{"model": "m", "messages": []}'
+
+
+def post(
+    url: str, body: bytes = BODY, *, method: str = "POST", headers: Mapping[str, str] | None = None
+) -> tuple[int, bytes]:
+    """One request without our own client: status and body."""
+    request = urllib.request.Request(
+        url, body if method == "POST" else None, dict(headers or {}), method=method
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=10) as response:
+            return response.status, response.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def text_in(stream: bytes) -> str:
+    """The content of a well-formed stream."""
+    text = ""
+    for block in stream.decode().split("\n\n"):
+        if block.startswith("data: {"):
+            for choice in json.loads(block[6:])["choices"]:
+                text += choice["delta"].get("content") or ""
+    return text
+
+
+def test_the_script_is_played_in_order_and_its_end_is_an_error() -> None:
+    with MockModelServer(["success", "server_error"]).in_thread() as server:
+        url = f"{server.base_url}/chat/completions"
+        first, second, third = post(url), post(url), post(url)
+
+        assert (first[0], text_in(first[1])) == (200, MockOptions().success_text)
+        assert first[1].endswith(b"data: [DONE]\n\n")
+        assert second[0] == third[0] == 500
+        assert json.loads(third[1])["error"]["code"] == "MOCK_SCRIPT_EXHAUSTED"
+    assert [(r.attempt, r.behavior, r.outcome) for r in server.requests] == [
+        (1, "success", "completed"),
+        (2, "server_error", "server_error"),
+        (3, "exhausted", "server_error"),
+    ]
+
+
+def test_the_last_entry_repeats_where_it_is_asked_to() -> None:
+    with MockModelServer(["empty", "success"], repeat_last=True).in_thread() as server:
+        url = f"{server.base_url}/chat/completions"
+        assert [text_in(post(url)[1]) for _ in range(3)] == ["", *[MockOptions().success_text] * 2]
+
+
+def test_wrong_requests_consume_nothing() -> None:
+    with MockModelServer(["success"], api_key="k").in_thread() as server:
+        base, url = server.base_url, f"{server.base_url}/chat/completions"
+        key = {"authorization": "Bearer k"}
+
+        assert post(f"{base}/models", headers=key)[0] == 404
+        assert post(url, method="GET", headers=key)[0] == 405
+        assert post(url)[0] == 401
+        assert post(url, headers={"authorization": "Bearer x"})[0] == 401
+        assert post(url, b"{nope", headers=key)[0] == 400
+        assert server.requests == []
+        assert post(f"{base}/any/prefix/chat/completions?x=1", headers=key)[0] == 200
+
+
+def test_a_request_is_recorded_with_headers_and_body() -> None:
+    with MockModelServer().in_thread() as server:
+        post(f"{server.base_url}/chat/completions", headers={"x-thing": "1"})
+    (record,) = server.requests
+
+    assert record.path == "/v1/chat/completions"
+    assert record.headers["x-thing"] == "1"
+    assert record.body == json.loads(BODY)
+    assert record.chunks_sent > 3
+
+
+def test_chance_is_seeded() -> None:
+    def played(seed: int) -> list[str]:
+        weights = {"success": 1, "empty": 1, "server_error": 1}
+        server = MockModelServer(["random"], repeat_last=True, seed=seed, random_weights=weights)
+        with server.in_thread():
+            for _ in range(8):
+                post(f"{server.base_url}/chat/completions")
+        assert {record.script_behavior for record in server.requests} == {"random"}
+        return [record.behavior for record in server.requests]
+
+    assert played(1) == played(1)
+    assert played(1) != played(2)
+    assert sum(RANDOM_WEIGHTS.values()) == 100
+    assert set(RANDOM_WEIGHTS) <= set(BEHAVIOURS)
+
+
+def test_sessions_may_have_scripts_of_their_own() -> None:
+    own: list[Any] = [{"text": ["mine"]}]
+    with MockModelServer(["success"], repeat_last=True, sessions={"s-1": own}).in_thread() as server:
+        url = f"{server.base_url}/chat/completions"
+        other = text_in(post(url)[1])
+        mine = text_in(post(url, headers={"x-deepseek-harness-session-id": "s-1"})[1])
+
+        assert (mine, other) == ("mine", MockOptions().success_text)
+
+
+def test_a_scripted_reply_is_played_as_written() -> None:
+    reply = {
+        "reasoning": ["hm"],
+        "text": ["a", "b"],
+        "repeat": 2,
+        "tools": [{"id": "c", "name": "t", "raw": "{}xy", "split": 3}],
+        "usage": {"prompt_tokens": 1},
+    }
+    sent = b"".join(step for step in scripted(reply).steps if isinstance(step, bytes))
+    events = [json.loads(line[6:]) for line in sent.decode().split("\n\n") if line.startswith("data: {")]
+    deltas = [event["choices"][0]["delta"] for event in events]
+
+    assert [delta.get("content") for delta in deltas if delta.get("content")] == ["a", "b", "a", "b"]
+    calls = [delta["tool_calls"][0] for delta in deltas if "tool_calls" in delta]
+    assert [call["function"]["arguments"] for call in calls] == ["", "{}x", "y"]
+    assert events[-1]["choices"][0]["finish_reason"] == "tool_calls"
+    assert events[-1]["usage"] == {"prompt_tokens": 1}
+    with pytest.raises(ValueError, match="unknown members"):
+        scripted({"txt": []})
+
+
+def test_an_unknown_behaviour_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="known: random, success"):
+        MockModelServer(["sucess"])
+
+
+@aio
+async def test_a_client_that_leaves_is_noticed() -> None:
+    async with MockModelServer(["slow_success", "stall"], options=MockOptions(chunk_delay_ms=30)) as server:
+        for expected in ("client_closed", "stalled"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            head = f"POST /chat/completions HTTP/1.1\r\ncontent-length: {len(BODY)}\r\n\r\n"
+            writer.write(head.encode() + BODY)
+            await reader.readuntil(b"\r\n\r\n")
+            writer.close()
+            await asyncio.sleep(0.1)
+            assert server.requests[-1].outcome == expected
+
+
+@aio
+async def test_a_chunked_request_body_is_read_and_connections_are_kept() -> None:
+    async with MockModelServer(["success"], repeat_last=True) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        for _ in range(2):
+            writer.write(b"POST /chat/completions HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n")
+            writer.write(b"1\r\n{\r\n1;x=y\r\n}\r\n0\r\n\r\n")
+            await reader.readuntil(b"\r\n0\r\n\r\n")
+        writer.close()
+
+        assert [record.body for record in server.requests] == [{}, {}]
+        assert server.connections == 1
+
+
+def test_the_thread_ends_with_the_block() -> None:
+    with MockModelServer().in_thread():
+        assert any(thread.name == "mock model server" for thread in threading.enumerate())
+    assert not any(thread.name == "mock model server" for thread in threading.enumerate())
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+
+class Command:
+    """The server as a process."""
+
+    def __init__(self, *args: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "dsh.testing.mock_server", *args], stdout=subprocess.PIPE, text=True
+        )
+        self.ready = self.line()
+
+    def line(self) -> Any:
+        assert self.process.stdout is not None
+        return json.loads(self.process.stdout.readline())
+
+    def end(self, number: int) -> int:
+        self.process.send_signal(number)
+        code = self.process.wait(10)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_the_command_tells_what_happens_and_ends_on_a_signal(number: int, code: int) -> None:
+    command = Command("--sequence", "success", "--seed", "7", "--success-text", "hi", "--api-key", "k")
+    assert command.ready["type"] == "ready"
+    assert command.ready["randomSeed"] == 7
+    status, body = post(f"{command.ready['baseURL']}/chat/completions", headers={"authorization": "Bearer k"})
+    request, result = command.line(), command.line()
+
+    assert (status, text_in(body)) == (200, "hi")
+    assert (request["type"], request["scriptBehavior"]) == ("request", "success")
+    assert request["headers"]["authorization"] == "***"
+    assert result.pop("chunksSent") > 1
+    assert result == {"type": "result", "attempt": 1, "behavior": "success", "outcome": "completed"}
+    assert command.end(number) == code
+
+
+def test_connection_refused_binds_late() -> None:
+    command = Command("--sequence", "connection_refused,success", "--listen-delay-ms", "300")
+    url = f"{command.ready['baseURL']}/chat/completions"
+    with pytest.raises(urllib.error.URLError):
+        post(url)
+    for _ in range(100):
+        try:
+            assert post(url)[0] == 200
+            break
+        except urllib.error.URLError:
+            threading.Event().wait(0.05)
+    else:
+        raise AssertionError("the server never listened")
+    assert command.end(signal.SIGTERM) == 143
+
+
+def test_a_wrong_command_line_is_exit_2() -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "dsh.testing.mock_server", "--sequence", "nope"],
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 2
+    assert "unknown behaviour 'nope'" in run.stderr
