@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dsh.persistence.error import PersistenceError, SessionBusy, SessionFileChanged
+from dsh.persistence.error import PersistenceError, SessionBusy, SessionCollision, SessionFileChanged
 from dsh.persistence.jsonl import JsonlBackend
 from dsh.persistence.layout import Encoding
 from dsh.persistence.view import build_view
@@ -240,3 +240,26 @@ def test_a_second_backend_is_refused_until_the_first_lets_go(
     first.release(header.id)
     assert second.open(header.id) is not None
     second.close()
+
+
+class Rival(FaultyFiles):
+    """Another process publishes the same log between our look and our link."""
+
+    def link(self, source: Path, target: Path) -> None:
+        target.write_bytes(b"theirs")
+        super().link(source, target)
+
+
+def test_of_two_creators_one_wins_and_the_other_fails_loudly(
+    tmp_path: Path, golden: tuple[SessionHeader, list[Entry]]
+) -> None:
+    header, entries = golden
+    backend = JsonlBackend(tmp_path, files=Rival())
+
+    with pytest.raises(SessionCollision, match="another process just now"):
+        backend.append(header, entries)
+
+    assert backend.locate(header).read_bytes() == b"theirs"
+    assert no_temporary_files(tmp_path)
+    with pytest.raises(SessionCollision, match="exists already"):
+        JsonlBackend(tmp_path, encoding="plain").append(header, entries)
