@@ -239,9 +239,9 @@ class Context:
         intercepts = {key: value for key, value in fiber.inject.items() if value is not None}
         fiber.ctx = self._child(fiber=fiber, intercepts=intercepts)
         self.kernel.runtimes.setdefault(runtime.identity, runtime)
-        runtime.fibers.append(fiber)
-        effect = self.fiber.own("ctx.plugin()")
-        effect.add(fiber.dispose)
+        runtime.fibers[fiber] = None
+        fiber.mount = self.fiber.own("ctx.plugin()")
+        fiber.mount.add(fiber.dispose)
         try:
             self.emit(FIBER_CREATED, fiber)
         except Exception:

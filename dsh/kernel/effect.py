@@ -78,6 +78,11 @@ class Effect:
             self._disposal = self._undo()
         return self._disposal
 
+    def release(self) -> None:
+        """Give up what is left to undo: it has ended by itself."""
+        self._disposers.clear()
+        self.fiber.release(self)
+
     def add(self, disposer: Disposer) -> None:
         """Own one more disposer. An effect of the same fiber moves from the fiber into this one."""
         if isinstance(disposer, Effect):

@@ -66,7 +66,7 @@ class Runtime:
     def __init__(self, identity: Any, body: Any, *, name: str, schema: Any, inject: dict[str, Any]) -> None:
         self.identity, self.body = identity, body
         self.name, self.schema, self.inject = name, schema, inject
-        self.fibers: list[Fiber] = []
+        self.fibers: dict[Fiber, None] = {}
 
 
 class Fiber:
@@ -88,6 +88,8 @@ class Fiber:
         self.store: dict[str, Impl] | None = {} if parent is None else None
         self.entry: Any = None
         """Set by the loader on the fiber of a row."""
+        self.mount: Effect | None = None
+        """The effect that stands for this fiber in its parent."""
         self._candidates: dict[str, Impl] = {}
         self._epoch: Epoch = () if parent is None else INACTIVE
         self._effects: dict[Effect, None] = {}
@@ -330,23 +332,15 @@ class Fiber:
         if self.state is not FiberState.DISPOSED:
             self._start(FiberState.UNLOADING)
             await self.quiet()
-        assert self.parent is not None
-        self.parent.fiber.forget(self)
+        if self.mount is not None:
+            self.mount.release()
 
     def _leave_runtime(self) -> None:
         runtime = self.runtime
-        if runtime is not None and self in runtime.fibers:
-            runtime.fibers.remove(self)
+        if runtime is not None:
+            runtime.fibers.pop(self, None)
             if not runtime.fibers:
                 self.kernel.runtimes.pop(runtime.identity, None)
-
-    def forget(self, child: "Fiber") -> None:
-        """Drop the effect that stood for a child fiber that ended by itself."""
-        for effect in self._effects:
-            if effect.label == "ctx.plugin()" and child.dispose in effect._disposers:
-                effect._disposers.clear()
-                self.release(effect)
-                return
 
     def tree(self) -> dict[str, Any]:
         """What the fiber holds, for diagnostics: name, state, labels of effects, child fibers' trees."""

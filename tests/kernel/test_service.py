@@ -170,7 +170,7 @@ async def test_intercepts_merge_shallowly_root_first() -> None:
     ctx = Context().intercept("log", {"level": "info", "name": "root"})
     contexts: list[Context] = []
     await ctx.plugin(contexts.append, inject={"nothing": {"x": 1}, "log": {"name": "mine"}})
-    fiber = next(iter(ctx.kernel.runtimes.values())).fibers[0]
+    fiber = next(iter(next(iter(ctx.kernel.runtimes.values())).fibers))
 
     assert fiber.ctx.intercepted("log") == {"level": "info", "name": "mine"}
     assert ctx.intercepted("log") == {"level": "info", "name": "root"}

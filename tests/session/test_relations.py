@@ -70,7 +70,7 @@ def with_result(**data: Any) -> dict[str, Any]:
         (between_turns, "turn/start", {"turn": 1}),
         (between_turns, "turn/start", {"turn": 3}),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_an_append_that_does_not_fit_is_refused_and_moves_nothing(build: Any, kind: str, data: Any) -> None:
     log = build()
