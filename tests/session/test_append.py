@@ -24,6 +24,7 @@ from dsh.session.log import Session
 from dsh.session.restore import restore
 from dsh.session.value import encode
 from dsh.session.vocabulary import KNOWN, register_types
+from tests.ids import readable
 from tests.session.build import T0, Ticks, as_stored, header, in_step, prompt, reply, session, stored
 
 NOTE: dict[str, Any] = {"text": "note"}
@@ -64,7 +65,7 @@ def test_caller_data_and_returned_data_cannot_change_the_log() -> None:
         ("turn/end", {"turn": 1, "reason": {"kind": "completed"}, "x": 1}, InvalidEvent),
         ("user/message", {"text": "x"}, InvalidEvent),
     ],
-    ids=str,
+    ids=readable,
 )
 def test_what_no_reader_accepts_is_refused_and_changes_nothing(
     kind: str, data: Any, error: type[SessionError]
@@ -99,7 +100,7 @@ MESSAGE: dict[str, Any] = {
         {"content": "x"},
         {"content": {}},
     ],
-    ids=str,
+    ids=readable,
 )
 def test_messages_are_checked_on_append_and_on_load_by_the_same_rules(change: dict[str, Any]) -> None:
     bad = {**MESSAGE, **change}
@@ -131,7 +132,7 @@ BLOCK: dict[str, Any] = {"type": "tool-result", "toolCallId": "c", "content": []
         ("tool/result", {**MESSAGE, "source": TOOL, "content": [{**BLOCK, "content": "x"}]}),
         ("tool/result", {**MESSAGE, "source": TOOL, "content": [{**BLOCK, "toolCallId": "d"}]}),
     ],
-    ids=str,
+    ids=readable,
 )
 def test_wrapped_messages_are_checked_too(kind: str, message: Any) -> None:
     with pytest.raises(InvalidEvent, match=kind):
@@ -151,7 +152,7 @@ def test_wrapped_messages_are_checked_too(kind: str, message: Any) -> None:
         {"config": {"provider": "p", "model": "m", "maxTokens": 1}, "adapterDefaults": {"maxTokens": False}},
         {"config": {"provider": "p", "model": "m"}, "adapterDefaults": {"other": True}},
     ],
-    ids=str,
+    ids=readable,
 )
 def test_a_request_header_out_of_shape_is_refused(head: Any) -> None:
     with pytest.raises(InvalidEvent, match="request/header"):
@@ -298,7 +299,7 @@ def test_chunk_keys_are_in_written_order() -> None:
     ]
 
 
-@pytest.mark.parametrize("bad", [{"type": "noise"}, {"type": "text-delta", "index": 0}, {}], ids=str)
+@pytest.mark.parametrize("bad", [{"type": "noise"}, {"type": "text-delta", "index": 0}, {}], ids=readable)
 def test_what_is_no_chunk_is_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(InvalidEvent):
         chunk_from_json(bad)
@@ -364,7 +365,7 @@ def test_a_batch_that_starts_inside_a_run_packs_its_own_part() -> None:
         (1, 1, ToolCallDelta(0, None)),  # type: ignore[arg-type]
         (2, 1, Finish({"kind": "stop"})),
     ],
-    ids=str,
+    ids=readable,
 )
 def test_a_chunk_that_does_not_belong_here_is_refused(turn: int, step: int, chunk: Chunk) -> None:
     log = in_step()

@@ -20,6 +20,7 @@ from dsh.session.envelope import event_from_json
 from dsh.session.error import InvalidEvent
 from dsh.session.event import SessionEvent
 from dsh.session.value import MAX_SAFE_INT, decode_strict, encode
+from tests.ids import readable
 from tests.session.build import decode_lines
 
 
@@ -161,7 +162,7 @@ def test_a_name_on_the_first_delta_only_leaves_it_loose() -> None:
         delta(3, time=-MAX_SAFE_INT),
         tool(3),
     ],
-    ids=str,
+    ids=readable,
 )
 def test_whatever_differs_breaks_the_run(breaker: SessionEvent) -> None:
     batch = [delta(0, MAX_SAFE_INT), delta(1, MAX_SAFE_INT), delta(2, MAX_SAFE_INT), breaker]
@@ -172,7 +173,7 @@ def test_whatever_differs_breaks_the_run(breaker: SessionEvent) -> None:
     assert unpack(rows) == batch
 
 
-@pytest.mark.parametrize("other", [tool(3, call_id="c2"), tool(3, name="ls"), delta(3)], ids=str)
+@pytest.mark.parametrize("other", [tool(3, call_id="c2"), tool(3, name="ls"), delta(3)], ids=readable)
 def test_another_call_breaks_a_tool_call_run(other: SessionEvent) -> None:
     assert types([tool(0), tool(1), tool(2), other]) == ["tool-call-chunks", "assistant/chunk"]
 

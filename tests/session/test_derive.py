@@ -10,6 +10,7 @@ from dsh.session.header import canonical_header, headers_equal
 from dsh.session.message import Message, text_of, user_message
 from dsh.session.restore import restore
 from dsh.session.value import json_equal
+from tests.ids import readable
 from tests.session.build import (
     answer,
     as_stored,
@@ -134,7 +135,7 @@ OTHER: dict[str, Any] = {**TOOL, "name": "u"}
         ),
         ({"config": {"model": "m", "provider": "p"}}, {}, True),
     ],
-    ids=str,
+    ids=readable,
 )
 def test_equality_of_request_headers(left: dict[str, Any], right: dict[str, Any], equal: bool) -> None:
     a, b = canonical_header({"config": CONFIG, **left}), canonical_header({"config": CONFIG, **right})

@@ -7,6 +7,7 @@ import pytest
 from dsh.session.error import InvalidHeader, UnsupportedLog
 from dsh.session.header import SessionHeader, header_from_json, header_from_line
 from dsh.session.value import encode
+from tests.ids import readable
 from tests.session.build import T0, header
 
 FULL: dict[str, Any] = {
@@ -24,7 +25,7 @@ def line(**changes: Any) -> bytes:
     return encode({key: item for key, item in value.items() if item != "ABSENT"})
 
 
-@pytest.mark.parametrize("fields", [{}, FULL, *({key: value} for key, value in FULL.items())], ids=str)
+@pytest.mark.parametrize("fields", [{}, FULL, *({key: value} for key, value in FULL.items())], ids=readable)
 def test_a_header_survives_its_line(fields: dict[str, Any]) -> None:
     made = header(**fields)
 

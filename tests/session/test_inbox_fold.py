@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from dsh.session.error import InvalidEvent
 from dsh.session.inbox_fold import INBOX_SPLICED, InboxLists, consumed_work, fold_inbox
 from dsh.session.log import Session
+from tests.ids import readable
 from tests.session.build import Ticks, header, prompt, session
 
 
@@ -63,7 +64,7 @@ def test_a_fork_does_not_inherit_what_is_pending_and_a_resume_does() -> None:
         {"target": "next-step", "start": 0, "inserted": [prompt("x", "a")]},
         {"target": "next-turn", "start": 0, "inserted": [prompt("x", "b"), prompt("x", "b")]},
     ],
-    ids=str,
+    ids=readable,
 )
 def test_a_stored_splice_that_does_not_fit_names_its_seq(data: Any) -> None:
     log = session()

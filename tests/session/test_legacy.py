@@ -6,6 +6,7 @@ import pytest
 
 from dsh.session.error import CorruptLog
 from dsh.session.restore import convert, restore
+from tests.ids import readable
 from tests.session.build import header, plain, prompt, result, stored
 
 MINTED = "legacy-message:s:0"
@@ -45,7 +46,7 @@ FAILURE = {"message": "m", "code": "C", "status": 500, "providerRetryAfterMs": 1
         ({"kind": "acme", "x": 2}, {"kind": "acme", "x": 2}),
         ({"kind": "completed"}, {"kind": "completed"}),
     ],
-    ids=str,
+    ids=readable,
 )
 def test_old_reasons_become_current_ones(old: Any, new: Any) -> None:
     assert converted("turn/end", {"turn": 1, "reason": old})["data"] == {"turn": 1, "reason": new}
@@ -150,7 +151,7 @@ def test_an_old_replacement_of_a_result_keeps_the_id_of_its_target() -> None:
         ("assistant/message", {"content": TEXT}),
         ("tool/result", {"callId": "c", "content": TEXT}),
     ],
-    ids=str,
+    ids=readable,
 )
 def test_damaged_old_shapes_are_corruption(kind: str, data: Any) -> None:
     with pytest.raises(CorruptLog) as caught:

@@ -7,6 +7,7 @@ import pytest
 from dsh.session.error import InvalidEvent
 from dsh.session.log import Session
 from dsh.session.restore import restore
+from tests.ids import readable
 from tests.session.build import (
     answer,
     as_stored,
@@ -70,7 +71,7 @@ def with_result(**data: Any) -> dict[str, Any]:
         (between_turns, "turn/start", {"turn": 1}),
         (between_turns, "turn/start", {"turn": 3}),
     ],
-    ids=lambda value: getattr(value, "__name__", str(value)),
+    ids=readable,
 )
 def test_an_append_that_does_not_fit_is_refused_and_moves_nothing(build: Any, kind: str, data: Any) -> None:
     log = build()

@@ -12,6 +12,7 @@ from dsh.session.log import Session
 from dsh.session.repair import closers
 from dsh.session.restore import restore
 from dsh.session.value import JsonObject
+from tests.ids import readable
 from tests.session.build import (
     answer,
     as_stored,
@@ -169,7 +170,7 @@ def test_a_turn_number_that_no_reader_accepts_is_refused_closers_included() -> N
         {"seq": 1},
         {},
     ],
-    ids=str,
+    ids=readable,
 )
 def test_the_scan_survives_what_was_not_validated_yet(junk: dict[str, Any]) -> None:
     added = closers([stored("turn/start", 0, {"turn": 1}), junk])

@@ -9,6 +9,7 @@ from dsh.session.error import CorruptLog, InvalidEvent, InvalidHeader, SessionEr
 from dsh.session.header import header_from_json
 from dsh.session.log import Session
 from dsh.session.restore import restore
+from tests.ids import readable
 from tests.session.build import as_stored, header, in_step, prompt, say, session, stored
 
 NOTE = stored("feedback/record", 0, {"text": "x"})
@@ -21,7 +22,7 @@ NOTE = stored("feedback/record", 0, {"text": "x"})
         ([NOTE], ["feedback/record", "session/end-seed"], 1),
         ([stored("session/end-seed", 0, {})], ["session/end-seed"], 1),
     ],
-    ids=str,
+    ids=readable,
 )
 def test_a_seed_is_marked_at_its_end_once(seed: list[dict[str, Any]], types: list[str], live: int) -> None:
     log = Session.seeded(header(), seed)
@@ -77,7 +78,7 @@ def test_an_invalid_seed_event_names_its_index() -> None:
         {**NOTE, "type": None},
         {"type": "feedback/record", "seq": 0, "time": 0},
     ],
-    ids=str,
+    ids=readable,
 )
 def test_a_malformed_envelope_is_refused(bad: Any) -> None:
     with pytest.raises(InvalidEvent):

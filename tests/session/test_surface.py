@@ -10,6 +10,7 @@ from dsh.session.error import InvalidEvent, SurfaceError
 from dsh.session.log import Session
 from dsh.session.restore import restore
 from dsh.session.value import MAX_SAFE_INT
+from tests.ids import readable
 from tests.session.build import (
     answer,
     as_stored,
@@ -86,7 +87,7 @@ DATA = {
 }
 
 
-@pytest.mark.parametrize(("rule", "kind", "keys"), CASES, ids=str)
+@pytest.mark.parametrize(("rule", "kind", "keys"), CASES, ids=readable)
 def test_each_rule_has_its_own_error_and_its_turn(rule: int, kind: str, keys: dict[str, Any]) -> None:
     log = talk()
 
@@ -113,7 +114,7 @@ def test_a_gap_is_not_contiguous() -> None:
         {"message": {**RESULT["message"], "source": {"kind": "tool", "callId": "c1", "x": 1}}},
         {"message": {**RESULT["message"], "content": [{**RESULT["message"]["content"][0], "isError": True}]}},
     ],
-    ids=str,
+    ids=readable,
 )
 def test_a_rewritten_result_differs_in_its_content_only(change: dict[str, Any]) -> None:
     with pytest.raises(SurfaceError) as caught:
