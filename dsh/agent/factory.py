@@ -153,7 +153,7 @@ class _Making:
         """Undo the bonds of a making that never had an agent."""
         self.abort.detach()
         for bond in self._bonds:
-            bond.fiber.release(bond)
+            bond.release()
 
     async def _owner_gone(self) -> None:
         self.abort.cancel("the owner of the agent is going")

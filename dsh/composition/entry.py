@@ -9,7 +9,7 @@ from dsh.composition.resolve import described
 from dsh.composition.row import Row, RowError
 from dsh.errors import CompositionError
 from dsh.kernel import Context, Fiber, FiberState
-from dsh.kernel.fiber import Runtime
+from dsh.kernel.plugin import Runtime
 
 UNINJECTED = frozenset(["cmdlineArgs"])
 """Services that expressions may read without an inject: facts that never change."""

@@ -104,7 +104,7 @@ class Loader(Service):
     def _mount(self, entry: Entry, ctx: Context) -> None:
         if self._is_off(entry):
             return
-        runtime = runtime_of(ctx.kernel, entry.plugin, entry.row.name)
+        runtime = runtime_of(ctx.kernel.runtimes, entry.plugin, entry.row.name)
         config = None if entry.row.carries_rows else entry.row.config
         entry.mount(ctx, config, runtime, self._realm)
 
@@ -228,7 +228,7 @@ class _Plan:
             )
         entry.plugin = find_plugin(row.name, row.folder)
         try:
-            runtime = runtime_of(self._loader.owner_ctx.kernel, entry.plugin, row.name)
+            runtime = runtime_of(self._loader.owner_ctx.kernel.runtimes, entry.plugin, row.name)
         except KernelError as error:
             raise CompositionError(error.message) from error
         entry.check_services(runtime)

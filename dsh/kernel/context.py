@@ -12,12 +12,11 @@ from typing import Any, TypeVar, overload
 from dsh.errors import KernelError
 from dsh.kernel.effect import Effect
 from dsh.kernel.event import Hook, Subject
-from dsh.kernel.fiber import FIBER_CREATED, Fiber, FiberState, inject_map
+from dsh.kernel.fiber import FIBER_CREATED, Fiber, FiberState
 from dsh.kernel.key import Event, ServiceKey, name_of
-from dsh.kernel.plugin import runtime_of
+from dsh.kernel.plugin import inject_map, runtime_of
 from dsh.kernel.root import Impl, Kernel, Realm
-from dsh.kernel.scope import SCOPE
-from dsh.kernel.service import bound, unbound
+from dsh.kernel.view import bound, unbound
 
 T = TypeVar("T")
 P = TypeVar("P")
@@ -75,7 +74,7 @@ class Context:
         child._meta = meta or {}
         child.kernel = self.kernel
         child.fiber = fiber or self.fiber
-        child.scope = (meta or {}).get(SCOPE, self.scope)
+        child.scope = (meta or {}).get("scope", self.scope)
         return child
 
     def extend(self, **meta: Any) -> "Context":
@@ -163,7 +162,7 @@ class Context:
             for fiber in touched:
                 if fiber is not self.fiber:
                     await fiber.quiet()
-            store = impl.fiber.store
+            store = self.fiber.store
             if store is not None and store.get(impl.name) is impl:
                 del store[impl.name]
 
@@ -233,7 +232,7 @@ class Context:
         `await` the fiber to wait for it.
         """
         self.fiber.admit()
-        runtime = runtime_of(self.kernel, plugin, name)
+        runtime = runtime_of(self.kernel.runtimes, plugin, name)
         fiber = Fiber(self.kernel, self, runtime, config)
         fiber.inject.update(inject_map(inject))
         intercepts = {key: value for key, value in fiber.inject.items() if value is not None}
@@ -303,7 +302,7 @@ class Context:
         """Listen until the returned effect is undone. `global_` passes every scope filter."""
         name = event if isinstance(event, str) else event.name
         effect = self.fiber.own(f'ctx.on("{name}")')
-        hook = Hook(self, listener, global_)
+        hook = Hook(self, self.fiber, listener, global_)
         self.kernel.events.add(name, hook, prepend=prepend)
         effect.add(lambda: self.kernel.events.remove(name, hook))
         return effect

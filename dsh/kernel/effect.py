@@ -8,13 +8,24 @@ an awaitable of either, or an iterable of disposers (`spec/kernel.md` §6).
 import asyncio
 import contextlib
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from dsh.kernel.fiber import Fiber
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
+from typing import Any, Protocol
 
 Disposer = Callable[[], Any]
+
+
+class Owner(Protocol):
+    """Whoever holds an effect until it is undone: a fiber."""
+
+    @property
+    def logger(self) -> logging.Logger: ...
+
+    def release(self, effect: "Effect") -> None:
+        """Hold the effect no longer."""
+
+    def keep(self, coro: Coroutine[Any, Any, Any], label: str) -> "asyncio.Task[Any]":
+        """Start a task; whoever starts it sees to its failure."""
 
 
 class Disposal:
@@ -45,10 +56,10 @@ class Disposal:
 class Effect:
     """One reversible registration. Calling it undoes it; every later call joins the first."""
 
-    __slots__ = ("_disposal", "_disposers", "_setup_task", "fiber", "is_provider", "label")
+    __slots__ = ("_disposal", "_disposers", "_setup_task", "is_provider", "label", "owner")
 
-    def __init__(self, fiber: "Fiber", label: str, *, is_provider: bool = False) -> None:
-        self.fiber = fiber
+    def __init__(self, owner: Owner, label: str, *, is_provider: bool = False) -> None:
+        self.owner = owner
         self.label = label
         self.is_provider = is_provider
         self._disposers: list[Disposer] = []
@@ -74,19 +85,19 @@ class Effect:
 
     def __call__(self) -> Disposal:
         if self._disposal is None:
-            self.fiber.release(self)
+            self.owner.release(self)
             self._disposal = self._undo()
         return self._disposal
 
     def release(self) -> None:
         """Give up what is left to undo: it has ended by itself."""
         self._disposers.clear()
-        self.fiber.release(self)
+        self.owner.release(self)
 
     def add(self, disposer: Disposer) -> None:
         """Own one more disposer. An effect of the same fiber moves from the fiber into this one."""
         if isinstance(disposer, Effect):
-            disposer.fiber.release(disposer)
+            disposer.owner.release(disposer)
         elif not callable(disposer):
             raise TypeError(f"Invalid effect: {disposer!r} in {self.label}")
         self._disposers.append(disposer)
@@ -125,7 +136,7 @@ class Effect:
                     return
                 answer = self._dispose_one(errors)
 
-        return self.fiber.kernel.keep(finish(), f"dispose {self.label}")
+        return self.owner.keep(finish(), f"dispose {self.label}")
 
     def run(self, setup: Any) -> None:
         """Do the thing. A synchronous failure rolls back and is raised; an asynchronous one is reported."""
@@ -136,7 +147,7 @@ class Effect:
         except BaseException:
             self()
             raise
-        self._setup_task = self.fiber.kernel.keep(self._finish_setup(answer), f"setup {self.label}")
+        self._setup_task = self.owner.keep(self._finish_setup(answer), f"setup {self.label}")
 
     async def run_inline(self, setup: Any) -> None:
         """The same, in the caller's task: what a fiber does with the body of its plugin."""
@@ -154,9 +165,9 @@ class Effect:
                     undone = disposer()
                     if inspect.isawaitable(undone):
                         await undone
-            self.fiber.release(self)
+            self.owner.release(self)
             if isinstance(error, Exception):
-                self.fiber.logger.error("effect %s failed: %s", self.label, error, exc_info=error)
+                self.owner.logger.error("effect %s failed: %s", self.label, error, exc_info=error)
             raise
 
     def _take(self, answer: Any) -> bool:

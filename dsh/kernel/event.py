@@ -7,33 +7,37 @@ outside any scope hears everything; `global_` listeners pass every filter (`spec
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from dsh.errors import KernelError
+from dsh.kernel.effect import Owner
 from dsh.kernel.key import Event, Mode
-
-if TYPE_CHECKING:
-    from dsh.kernel.context import Context
-    from dsh.kernel.fiber import Fiber
 
 P = TypeVar("P")
 R = TypeVar("R")
 Listener = Callable[..., Any]
 
 
-class Subject(Protocol):
-    """What an event is about, for filtering: says which listeners' contexts it reaches."""
+class Place(Protocol):
+    """Where a listener was registered: what a filter looks at."""
 
-    def admits(self, ctx: "Context") -> bool: ...
+    @property
+    def scope(self) -> object | None: ...
+
+
+class Subject(Protocol):
+    """What an event is about: says which listeners it reaches, by where they were registered."""
+
+    def admits(self, place: Place) -> bool: ...
 
 
 class Hook:
     """One registered listener."""
 
-    __slots__ = ("ctx", "fn", "is_global")
+    __slots__ = ("fn", "is_global", "owner", "place")
 
-    def __init__(self, ctx: "Context", fn: Listener, is_global: bool) -> None:
-        self.ctx, self.fn, self.is_global = ctx, fn, is_global
+    def __init__(self, place: Place, owner: Owner, fn: Listener, is_global: bool) -> None:
+        self.place, self.owner, self.fn, self.is_global = place, owner, fn, is_global
 
 
 class EventTable:
@@ -57,7 +61,7 @@ class EventTable:
         hooks = self._hooks.get(name, ())
         if subject is None or not hooks:
             return hooks
-        return [h for h in hooks if h.is_global or subject.admits(h.ctx)]
+        return [h for h in hooks if h.is_global or subject.admits(h.place)]
 
     def check(self, event: "Event[Any, Any] | str", mode: Mode) -> str:
         """The event's name, if dispatching it in this mode is legal.
@@ -85,10 +89,10 @@ class EventTable:
             except Exception as error:
                 if not contained or getattr(error, "code", "") == "INVARIANT":
                     raise
-                report(hook.ctx.fiber, name, error)
+                report(hook.owner, name, error)
                 continue
             if answer is not None and inspect.isawaitable(answer):
-                hook.ctx.fiber.kernel.keep(_contained(answer, hook.ctx.fiber, name), f"listener of {name}")
+                hook.owner.keep(_contained(answer, hook.owner, name), f"listener of {name}")
 
     async def parallel(self, event: "Event[P, Any] | str", payload: P, subject: Subject | None) -> None:
         name = self.check(event, "parallel")
@@ -143,8 +147,8 @@ class EventTable:
         return step(0)()
 
 
-def report(fiber: "Fiber", name: str, error: BaseException) -> None:
-    fiber.logger.error("listener of %s failed: %s", name, error, exc_info=error)
+def report(owner: Owner, name: str, error: BaseException) -> None:
+    owner.logger.error("listener of %s failed: %s", name, error, exc_info=error)
 
 
 async def _called(hook: Hook, payload: Any) -> Any:
@@ -152,8 +156,8 @@ async def _called(hook: Hook, payload: Any) -> Any:
     return await answer if inspect.isawaitable(answer) else answer
 
 
-async def _contained(answer: Awaitable[Any], fiber: "Fiber", name: str) -> None:
+async def _contained(answer: Awaitable[Any], owner: Owner, name: str) -> None:
     try:
         await answer
     except Exception as error:
-        report(fiber, name, error)
+        report(owner, name, error)

@@ -9,13 +9,14 @@ import asyncio
 import enum
 import inspect
 import logging
-from collections.abc import Generator, Mapping
+from collections.abc import Coroutine, Generator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dsh.errors import KernelError
 from dsh.kernel.effect import Effect
 from dsh.kernel.key import Event
-from dsh.kernel.root import Impl, Kernel
+from dsh.kernel.plugin import Runtime
+from dsh.kernel.root import Impl, Kernel, Realm
 from dsh.kernel.schema import resolve_config
 
 if TYPE_CHECKING:
@@ -56,17 +57,6 @@ FIBER_CONFIG: Event[ConfigRequest, Any] = Event("internal/config", "waterfall")
 
 INACTIVE = None
 Epoch = tuple[int, ...] | None
-
-
-class Runtime:
-    """What all fibers of one plugin share: its identity, display name, schema and body."""
-
-    __slots__ = ("body", "fibers", "identity", "inject", "name", "schema")
-
-    def __init__(self, identity: Any, body: Any, *, name: str, schema: Any, inject: dict[str, Any]) -> None:
-        self.identity, self.body = identity, body
-        self.name, self.schema, self.inject = name, schema, inject
-        self.fibers: dict[Fiber, None] = {}
 
 
 class Fiber:
@@ -126,6 +116,10 @@ class Fiber:
     def accepts_effects(self) -> bool:
         return self.uid is not None and self.state is not FiberState.UNLOADING
 
+    def realm_of(self, name: str) -> Realm:
+        """The address a service name has for this fiber."""
+        return self.ctx.realm_of(name)
+
     @property
     def missing(self) -> list[str]:
         """Names of injected services that nobody provides yet."""
@@ -159,6 +153,10 @@ class Fiber:
     def release(self, effect: Effect) -> None:
         self._effects.pop(effect, None)
 
+    def keep(self, coro: Coroutine[Any, Any, Any], label: str) -> "asyncio.Task[Any]":
+        """Start a task on the kernel's account; whoever starts it sees to its failure."""
+        return self.kernel.keep(coro, label)
+
     async def _run_disposers(self) -> None:
         """Last in first out, one after the other; what the fiber provides goes first."""
         effects = list(reversed(self._effects))
@@ -177,7 +175,7 @@ class Fiber:
 
     def evaluate(self, name: str) -> None:
         """Look again whether an injected service is available to this fiber."""
-        impl = self.kernel.impls.get(self.ctx.realm_of(name))
+        impl = self.kernel.impls.get(self.realm_of(name))
         if impl is not None and impl.available_to(self.ctx):
             self._candidates[name] = impl
         else:
@@ -349,11 +347,3 @@ class Fiber:
             return {"label": effect.label, "children": [of(child) for child in effect.children]}
 
         return {"name": self.name, "state": self.state.name, "effects": [of(e) for e in self._effects]}
-
-
-def inject_map(declared: Any) -> dict[str, Any]:
-    """Normalise an `inject` declaration: a list of names or keys, or a map of them to intercept config."""
-    if declared is None:
-        return {}
-    items = declared.items() if isinstance(declared, Mapping) else ((name, None) for name in declared)
-    return {name if isinstance(name, str) else name.name: config for name, config in items}

@@ -1,15 +1,26 @@
 """What can be mounted, and what is read from it: body, name, schema, injected services."""
 
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
 from dsh.errors import KernelError
-from dsh.kernel.fiber import Runtime, inject_map
-from dsh.kernel.root import Kernel
 
 
-def runtime_of(kernel: Kernel, plugin: Any, name: str = "") -> Runtime:
-    """The record of this plugin in the kernel, or a new one.
+class Runtime:
+    """What all fibers of one plugin share: its identity, display name, schema and body."""
+
+    __slots__ = ("body", "fibers", "identity", "inject", "name", "schema")
+
+    def __init__(self, identity: Any, body: Any, *, name: str, schema: Any, inject: dict[str, Any]) -> None:
+        self.identity, self.body = identity, body
+        self.name, self.schema, self.inject = name, schema, inject
+        self.fibers: dict[Any, None] = {}
+        """The fibers that are mounted now, in the order of mounting."""
+
+
+def runtime_of(known: Mapping[Any, Runtime], plugin: Any, name: str = "") -> Runtime:
+    """The record of this plugin among the known ones, or a new one.
 
     The identity is the function, the class or the `apply` callable; the first mounting fixes name and
     schema.
@@ -32,8 +43,8 @@ def runtime_of(kernel: Kernel, plugin: Any, name: str = "") -> Runtime:
                 f"{type(plugin).__name__}"
             )
         inject = inject_map(getattr(plugin, "inject", None))
-    if known := kernel.runtimes.get(identity):
-        return known
+    if identity in known:
+        return known[identity]
     schema = getattr(plugin, "Config", None)
     return Runtime(identity, body, name=name or _display_name(plugin), schema=schema, inject=inject)
 
@@ -55,3 +66,11 @@ def _construct(cls: type) -> Any:
         return init() if callable(init) else None
 
     return body
+
+
+def inject_map(declared: Any) -> dict[str, Any]:
+    """Normalise an `inject` declaration: a list of names or keys, or a map of them to intercept config."""
+    if declared is None:
+        return {}
+    items = declared.items() if isinstance(declared, Mapping) else ((name, None) for name in declared)
+    return {name if isinstance(name, str) else name.name: config for name, config in items}

@@ -4,13 +4,10 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from dsh.kernel.event import EventTable
-
-if TYPE_CHECKING:
-    from dsh.kernel.context import Context
-    from dsh.kernel.fiber import Fiber, Runtime
+from dsh.kernel.event import EventTable, Place
+from dsh.kernel.plugin import Runtime
 
 logger = logging.getLogger("dsh.kernel")
 
@@ -27,6 +24,31 @@ class Realm:
         return f"<Realm {self.label}>"
 
 
+class Provider(Protocol):
+    """The fiber behind a service."""
+
+    @property
+    def is_active(self) -> bool: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def logger(self) -> logging.Logger: ...
+
+
+class Consumer(Protocol):
+    """A fiber that injects services."""
+
+    def realm_of(self, name: str) -> Realm: ...
+
+    def evaluate(self, name: str) -> None: ...
+
+    def refresh(self) -> None: ...
+
+    async def quiet(self) -> None: ...
+
+
 class Impl:
     """One provided service: who provides it, since when, and for whom it is available."""
 
@@ -36,16 +58,16 @@ class Impl:
         self,
         name: str,
         value: Any,
-        fiber: "Fiber",
+        fiber: Provider,
         *,
         realm: Realm,
-        check: "Callable[[Context], bool] | None",
+        check: Callable[[Any], bool] | None,
         generation: int,
     ) -> None:
         self.name, self.value, self.fiber = name, value, fiber
         self.realm, self.check, self.generation = realm, check, generation
 
-    def available_to(self, ctx: "Context") -> bool:
+    def available_to(self, ctx: Place) -> bool:
         """Active, and accepted by the provider's own check."""
         if not self.fiber.is_active:
             return False
@@ -66,7 +88,7 @@ class Kernel:
         self.impls: dict[Realm, Impl] = {}
         self.realms: dict[str, Realm] = {}
         self.runtimes: dict[Any, Runtime] = {}
-        self.injectors: dict[str, dict[Fiber, None]] = {}
+        self.injectors: dict[str, dict[Consumer, None]] = {}
         self.uids = itertools.count(1)
         self.generations = itertools.count(1)
         self.tasks: set[asyncio.Task[Any]] = set()
@@ -97,19 +119,19 @@ class Kernel:
         if self.on_failure is not None:
             self.on_failure(error, label)
 
-    async def notify(self, impls: "list[tuple[str, Realm]]") -> "list[Fiber]":
+    async def notify(self, impls: list[tuple[str, Realm]]) -> list[Consumer]:
         """Let every fiber that injects one of these services look again, and wait until each has settled."""
         touched = self.touch(impls)
         for fiber in touched:
             await fiber.quiet()
         return touched
 
-    def touch(self, impls: "list[tuple[str, Realm]]") -> "list[Fiber]":
+    def touch(self, impls: list[tuple[str, Realm]]) -> list[Consumer]:
         """The first half of `notify`: re-evaluate and start what follows, without waiting."""
-        touched: dict[Fiber, None] = {}
+        touched: dict[Consumer, None] = {}
         for name, realm in impls:
             for fiber in tuple(self.injectors.get(name, ())):
-                if fiber.ctx.realm_of(name) is realm:
+                if fiber.realm_of(name) is realm:
                     fiber.evaluate(name)
                     touched[fiber] = None
         for fiber in touched:

@@ -5,16 +5,14 @@ of a key is bound once.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from dsh.errors import KernelError
+from dsh.kernel.context import Context
+from dsh.kernel.event import Place
+from dsh.kernel.fiber import Fiber
 
-if TYPE_CHECKING:
-    from dsh.kernel.context import Context
-    from dsh.kernel.fiber import Fiber
-
-SCOPE = "scope"
 _parents: "WeakKeyDictionary[Any, Any]" = WeakKeyDictionary()
 
 
@@ -23,11 +21,11 @@ class Scope:
 
     __slots__ = ("ctx", "fiber", "key")
 
-    def __init__(self, key: object, ctx: "Context", fiber: "Fiber") -> None:
+    def __init__(self, key: object, ctx: Context, fiber: Fiber) -> None:
         self.key, self.ctx, self.fiber = key, ctx, fiber
 
 
-async def create_scope(ctx: "Context", key: object, parent: object | None = None) -> Scope:
+async def create_scope(ctx: Context, key: object, parent: object | None = None) -> Scope:
     """Mount an empty fiber under `ctx` and tag its context with `key`. Dispose the fiber to end the scope.
 
     Raises:
@@ -65,10 +63,10 @@ class ScopeTarget:
         self.key = key
         self._keys = tuple(chain(key))
 
-    def admits(self, ctx: "Context") -> bool:
-        tag = ctx.scope
+    def admits(self, place: Place) -> bool:
+        tag = place.scope
         return tag is None or any(tag is key for key in self._keys)
 
 
-def _empty(ctx: "Context") -> None:
+def _empty(ctx: Context) -> None:
     """The body of a scope's fiber: it only owns."""
