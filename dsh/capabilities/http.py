@@ -7,12 +7,13 @@ Proxies and CA files are taken from the usual variables (`HTTPS_PROXY`, `NO_PROX
 """
 
 import asyncio
+import contextlib
 import os
 import ssl
+import sys
 from collections.abc import AsyncIterable, Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 from dsh.errors import DshError
 from dsh.kernel import ServiceKey
@@ -69,8 +70,15 @@ class HttpStream:
         return b"".join(pieces)[:limit]
 
     async def aclose(self) -> None:
-        """Give the connection back if the body was read to its end, else drop it."""
+        """Give the connection back if the body was read to its end, else drop it.
+
+        httpx nests generators, and one that is left half-way is closed by the collector, in a task of its
+        own. On a dropped connection the next read fails, which ends them all here.
+        """
         await self._response.aclose()
+        with contextlib.suppress(Exception):
+            while await self.read():
+                continue
 
 
 class HttpClient:
@@ -79,8 +87,8 @@ class HttpClient:
     def __init__(self) -> None:
         self._client: httpx.AsyncClient | None = None
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        self._has_tls_proxy = any(proxy.startswith("https:") for proxy in getproxies().values())
-        self._library: asyncio.Future[None] | None = None
+        self._library: asyncio.Future[bool] | None = None
+        """Resolves once httpx is loaded; to whether a proxy is reached over TLS."""
         self._authorities: asyncio.Future[None] | None = None
 
     async def open(
@@ -106,14 +114,21 @@ class HttpClient:
         """Begin to load, in a thread, what a request to this URL will need and nothing more."""
         if self._library is None:
             self._library = asyncio.ensure_future(asyncio.to_thread(_load_library))
-        if self._authorities is None and (url.lower().startswith("https:") or self._has_tls_proxy):
-            self._authorities = asyncio.ensure_future(asyncio.to_thread(_load_authorities, self._tls))
+        if self._authorities is None and url.lower().startswith("https:"):
+            self._trust()
+
+    def _trust(self) -> None:
+        self._authorities = asyncio.ensure_future(asyncio.to_thread(_load_authorities, self._tls))
 
     async def _warmed(self) -> None:
-        for loading in (self._library, self._authorities):
-            if loading is not None and not loading.done():
-                await asyncio.wait((loading,))
-        if self._authorities is not None and (error := self._authorities.exception()) is not None:
+        if self._library is not None:
+            await asyncio.wait((self._library,))
+            if self._library.result() and self._authorities is None:
+                self._trust()
+        if self._authorities is None:
+            return
+        await asyncio.wait((self._authorities,))
+        if (error := self._authorities.exception()) is not None:
             self._authorities = None
             raise HttpError(
                 f"the CA store cannot be read: {error}", hint="check SSL_CERT_FILE and SSL_CERT_DIR"
@@ -138,7 +153,8 @@ class HttpClient:
     async def aclose(self) -> None:
         """Drop every connection. The client can be used again."""
         client, self._client = self._client, None
-        pending = [f for f in (self._library, self._authorities) if f is not None and not f.done()]
+        loading: tuple[asyncio.Future[Any] | None, ...] = (self._library, self._authorities)
+        pending = [future for future in loading if future is not None and not future.done()]
         if pending:
             await asyncio.wait(pending)
         if client is not None:
@@ -170,8 +186,17 @@ def _wrapped(error: Exception) -> HttpError:
     return HttpError(text)
 
 
-def _load_library() -> None:
-    import httpx  # noqa: F401
+def _load_library() -> bool:
+    sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # its command line: click, rich, 30 ms
+    try:
+        import anyio._backends._asyncio  # noqa: F401  # else loaded by the first connection, on the loop
+        import httpx  # noqa: F401
+    finally:
+        if sys.modules.get("httpx._main") is None:
+            sys.modules.pop("httpx._main", None)
+    from urllib.request import getproxies
+
+    return any(proxy.startswith("https:") for proxy in getproxies().values())
 
 
 def _load_authorities(context: ssl.SSLContext) -> None:

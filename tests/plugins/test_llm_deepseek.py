@@ -606,3 +606,19 @@ def test_nothing_of_the_network_is_imported_before_the_first_request() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=dict(os.environ))
     assert (run.stdout.strip(), run.stderr) == ("[]", "")
+
+
+@aio
+async def test_every_framing_that_the_standard_allows_reads_the_same() -> None:
+    body = (
+        b"\xef\xbb\xbf: keep-alive\n\n"
+        b'data:{"choices":[{"index":0,"delta":{"content":"A"}}]}\r\n\r\n'
+        b"event: message\nid: 7\nretry: 10\n"
+        b'data: {"choices":\ndata: [{"index":0,"delta":{"content":"B"}}]}\n\n'
+        b"data: [DONE]"
+    ).decode()
+    cuts = [[body], [body[:5], body[5:]], list(body), [body[:40], body[40:90], body[90:]]]
+    async with against(*({"raw": cut} for cut in cuts)) as (run, _):
+        for _cut in cuts:
+            chunks = await run.ask()
+            assert (text_of(chunks), reason_of(chunks)) == ("AB", {"kind": "stop"})

@@ -1,0 +1,149 @@
+"""The shared client: what it loads and when, and what it makes of a broken exchange."""
+
+import asyncio
+import gc
+import subprocess
+import sys
+
+import pytest
+
+from dsh.capabilities import http
+from dsh.capabilities.http import HttpClient, HttpError, host_of
+from dsh.testing.mock_reply import MockOptions
+from dsh.testing.mock_server import MockModelServer
+from tests.aio import aio
+
+
+@aio
+async def test_a_body_is_read_piece_by_piece_to_its_end() -> None:
+    client = HttpClient()
+    async with MockModelServer(["success", "server_error"]) as server:
+        for status in (200, 500):
+            stream = await client.open(
+                "POST", f"{server.base_url}/chat/completions", headers={}, content=b"{}"
+            )
+            body = await stream.read_all(100_000)
+            assert (stream.status, await stream.read(), body != b"") == (status, b"", True)
+            assert stream.headers["x-request-id"] == MockOptions().request_id
+            await stream.aclose()
+        await client.aclose()
+
+
+@aio
+async def test_reading_stops_at_the_limit_it_was_given() -> None:
+    client = HttpClient()
+    async with MockModelServer(["gateway_page"]) as server:
+        stream = await client.open("POST", f"{server.base_url}/chat/completions", headers={}, content=b"{}")
+        assert len(await stream.read_all(1000)) == 1000
+        await stream.aclose()
+        await client.aclose()
+
+
+@aio
+async def test_a_stream_that_is_left_early_leaves_no_task() -> None:
+    client = HttpClient()
+    async with MockModelServer(["slow_success", "success", "stall"]) as server:
+        for _ in range(3):
+            stream = await client.open(
+                "POST", f"{server.base_url}/chat/completions", headers={}, content=b"{}"
+            )
+            if server.requests[-1].behavior != "stall":
+                await stream.read()
+            await stream.aclose()
+            gc.collect()
+        await client.aclose()
+
+
+@aio
+async def test_a_client_can_be_used_again_after_it_was_closed() -> None:
+    client = HttpClient()
+    async with MockModelServer(repeat_last=True) as server:
+        for _ in range(2):
+            stream = await client.open(
+                "POST", f"{server.base_url}/chat/completions", headers={}, content=b"{}"
+            )
+            await stream.aclose()
+            await client.aclose()
+    await HttpClient().aclose()
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9/", "http://[::1", "nonsense://x", "http://"])
+@aio
+async def test_no_connection_is_an_error_of_ours(url: str) -> None:
+    client = HttpClient()
+    with pytest.raises(HttpError):
+        await client.open("GET", url, headers={})
+    await client.aclose()
+
+
+@aio
+async def test_tls_needs_a_server_that_speaks_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "CONNECT_TIMEOUT_S", 0.1)
+    client = HttpClient()
+    async with MockModelServer() as server:
+        with pytest.raises(HttpError):
+            await client.open("GET", f"https://127.0.0.1:{server.port}/", headers={})
+        await client.aclose()
+
+
+@aio
+async def test_a_ca_file_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/ca.pem")
+    client = HttpClient()
+    for _ in range(2):
+        with pytest.raises(HttpError, match="CA store") as caught:
+            await client.open("GET", "https://127.0.0.1:9/", headers={})
+        assert "SSL_CERT_FILE" in caught.value.hint
+    await client.aclose()
+
+
+@aio
+async def test_a_proxy_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "socks9://x")
+    client = HttpClient()
+    with pytest.raises(HttpError, match="proxy"):
+        await client.open("GET", "http://127.0.0.1:9/", headers={})
+    await client.aclose()
+
+
+@aio
+async def test_a_client_that_was_only_warmed_leaves_nothing_behind() -> None:
+    client = HttpClient()
+    client.warm("https://example.invalid/")
+    client.warm("https://example.invalid/")
+    await client.aclose()
+    assert len(asyncio.all_tasks()) == 1
+
+
+PROGRAM = """
+import asyncio, sys
+from dsh.capabilities import http
+from dsh.capabilities.http import HttpClient
+from dsh.testing.mock_server import MockModelServer
+
+async def main():
+    client = HttpClient()
+    before = {m for m in ("httpx", "anyio", "certifi") if m in sys.modules}
+    async with MockModelServer() as server:
+        stream = await client.open("POST", server.base_url + "/chat/completions", headers={}, content=b"{}")
+        await stream.read_all(100000)
+        await stream.aclose()
+    await client.aclose()
+    heavy = {m for m in ("click", "rich", "pygments", "httpx._main") if m in sys.modules}
+    print(before, heavy, client._tls.cert_store_stats()["x509_ca"])
+
+asyncio.run(main())
+"""
+
+
+def test_plain_http_loads_no_ca_store_and_no_command_line_library() -> None:
+    run = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
+
+    assert (run.stdout, run.stderr) == ("set() set() 0\n", "")
+
+
+def test_a_url_is_shown_without_what_is_secret_in_it() -> None:
+    assert host_of("https://user:pw@host:8443/v1?key=1#x") == "https://host:8443/v1"
+    assert host_of("http://[::1]:80/v1") == "http://[::1]:80/v1"
+    assert host_of("http://[broken") == "the configured base URL"
+    assert host_of("http://h:99999999/") == "the configured base URL"
