@@ -6,10 +6,12 @@ from typing import Any
 import msgspec
 
 from dsh.tools.arguments import check_arguments, without_nulls
-from dsh.tools.definition import Args, Blocks, Resources, ToolDefinition, ToolOutput
+from dsh.tools.definition import TEXT_OUTPUT, Args, Blocks, Resources, ToolDefinition, ToolOutput
 from dsh.tools.dsl import Node, compile_parameters, compile_schema
 from dsh.tools.execution import ToolCall, ToolExecution, ToolResult
 from dsh.tools.schema import validate
+
+__all__ = ["TEXT_OUTPUT", "ToolOutput", "typed_tool"]
 
 
 def typed_tool(
