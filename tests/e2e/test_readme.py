@@ -38,6 +38,13 @@ def test_the_tool_of_the_readme_is_twenty_lines_and_the_model_can_call_it(tmp_pa
     assert [result["content"] for result in results] == ["Hello, Ada!"]
 
 
+def test_the_example_is_the_tool_of_the_readme() -> None:
+    folder = REPOSITORY / "examples" / "tool-plugin"
+
+    assert (folder / "greet.py").read_text(encoding="utf-8").endswith("\n\n" + blocks("python")[0])
+    assert (folder / "greet.yml").read_text(encoding="utf-8") in blocks("yaml")
+
+
 def test_the_patch_of_the_readme_changes_the_rows_it_names(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     (workspace.home / "dsh.patch.yml").write_text(blocks("yaml")[0], encoding="utf-8")
