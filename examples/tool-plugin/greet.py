@@ -6,7 +6,7 @@ from dsh.tools.typed import TEXT_OUTPUT, typed_tool
 inject = [TOOLS]
 
 
-async def greet(args, exec):
+async def greet(args, call):
     return f"Hello, {args['who']}!"
 
 
