@@ -12,6 +12,7 @@ from dsh.llm.failure import LlmFailure
 from dsh.llm.wording import kind_of, looks_like_html, page_text, presentable, says_overflow, says_quota
 from dsh.session.value import clean_text
 
+MAX_JUDGED_CHARS = 4000
 _NO_LIMIT_LEFT = ("x-ratelimit-remaining-requests", "x-ratelimit-remaining-tokens")
 _DURATION = re.compile(r"(?:\d{1,9}(?:\.\d{1,6})?(?:ms|s|m|h))+")
 _DURATION_PART = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)(ms|s|m|h)")
@@ -27,8 +28,8 @@ class ErrorFacts(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """All of it, for the classifiers."""
-        return " ".join(part for part in (self.code, self.type, self.message) if part)
+        """All of it, as far as the classifiers look."""
+        return " ".join(part for part in (self.code, self.type, self.message) if part)[:MAX_JUDGED_CHARS]
 
 
 def read_error(value: Any) -> ErrorFacts:
@@ -94,7 +95,9 @@ def classify_status(
             message += "; the endpoint redirects, and redirects are not followed: check the base URL"
     return LlmFailure(
         message=message,
-        code=code_for(status, facts.text or (page_text(text) if looks_like_html(text) else text[:2000])),
+        code=code_for(
+            status, facts.text or (page_text(text) if looks_like_html(text) else text)[:MAX_JUDGED_CHARS]
+        ),
         status=status if 100 <= status <= 599 else None,
         provider_retry_after_ms=retry_after_ms(headers, now_s),
         request_id=request_id(headers, secret),

@@ -7,6 +7,8 @@ import html
 import re
 
 MAX_MESSAGE_CHARS = 300
+MAX_PAGE_CHARS = 100_000
+"""How much of a page is looked at."""
 
 _OVERFLOW = re.compile(
     r"""
@@ -50,8 +52,9 @@ _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("TRANSPORT", r"connection (?:reset|closed|refused|lost)|network|truncated|socket|broken pipe"),
     )
 )
-_TAG_BODY = re.compile(r"<(script|style|head)\b.*?</\1\s*>", re.IGNORECASE | re.DOTALL)
-_TITLE = re.compile(r"<title[^>]*>(.*?)</title\s*>", re.IGNORECASE | re.DOTALL)
+_HIDDEN_OPEN = re.compile(r"<(script|style|head)\b[^<>]*>", re.IGNORECASE)
+_CLOSE = {name: re.compile(rf"</{name}[^<>]*>", re.IGNORECASE) for name in ("script", "style", "head")}
+_TITLE_OPEN = re.compile(r"<title\b[^<>]*>", re.IGNORECASE)
 _TAG = re.compile(r"<[^<>]{0,2000}>")
 _KEY = re.compile(r"\b(sk|pk|rk|api|key|token)([-_])[A-Za-z0-9][A-Za-z0-9_\-]{6,}")
 _BEARER = re.compile(r"\b(Bearer|Basic)\s+[A-Za-z0-9._~+/=\-]{6,}", re.IGNORECASE)
@@ -94,9 +97,26 @@ def looks_like_html(body: str) -> bool:
 
 def page_text(page: str) -> str:
     """The words of an HTML page, its title first, without any markup."""
-    page = page[:100_000]
-    title = _TITLE.search(page)
-    body = _TAG.sub(" ", _TAG_BODY.sub(" ", page))
-    words = " ".join(html.unescape(body).replace("<", " ").replace(">", " ").split())
-    head = " ".join(html.unescape(title[1]).replace("<", " ").replace(">", " ").split()) if title else ""
-    return f"{head}: {words}" if head and words and not words.startswith(head) else words or head
+    page = page[:MAX_PAGE_CHARS]
+    title = ""
+    if opened := _TITLE_OPEN.search(page):
+        title = _words(page[opened.end() : opened.end() + MAX_MESSAGE_CHARS].partition("</")[0])
+    words = _words(_without_hidden(page))
+    return f"{title}: {words}" if title and words and not words.startswith(title) else words or title
+
+
+def _without_hidden(page: str) -> str:
+    """The page without scripts, styles and head; one that is never closed takes the rest with it."""
+    kept, at = [], 0
+    while opened := _HIDDEN_OPEN.search(page, at):
+        kept.append(page[at : opened.start()])
+        closed = _CLOSE[opened[1].lower()].search(page, opened.end())
+        if closed is None:
+            return " ".join(kept)
+        at = closed.end()
+    return " ".join([*kept, page[at:]])
+
+
+def _words(markup: str) -> str:
+    text = html.unescape(_TAG.sub(" ", markup)).replace("<", " ").replace(">", " ")
+    return " ".join(text.split())

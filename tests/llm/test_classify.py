@@ -159,6 +159,9 @@ def test_page_text_never_holds_markup() -> None:
     )
     assert page_text("<title>T</title>") == "T"
     assert page_text("<p") == "p"
+    assert page_text("<HEAD><TITLE>T</TITLE></HEAD><header>a</header><STYLE>x</STYLE>b") == "T: a b"
+    assert page_text("a<script>never closed <p>b") == "a"
+    assert page_text("<title>only") == "only"
 
 
 def test_keys_are_masked_and_text_is_one_short_line() -> None:

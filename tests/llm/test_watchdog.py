@@ -35,20 +35,20 @@ async def test_silence_is_interrupted_where_it_waits() -> None:
 
 @aio
 async def test_reads_that_return_in_time_may_go_on_for_ever() -> None:
-    watchdog = dog(idle_ms=60)
+    watchdog = dog(idle_ms=300)
     for _ in range(6):
         with watchdog:
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.06)
     watchdog.close()
 
 
 @aio
 async def test_time_between_reads_does_not_count() -> None:
-    watchdog = dog(idle_ms=20)
-    for _ in range(3):
+    watchdog = dog(idle_ms=100)
+    for _ in range(2):
         with watchdog:
             await asyncio.sleep(0)
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.15)
     watchdog.close()
 
 

@@ -56,7 +56,7 @@ async def turn(server: MockModelServer, retry: Mapping[str, Any]) -> AsyncIterat
     """The log of one turn against the server."""
     ctx = Context()
     env = {"DEEPSEEK_API_KEY": "mock-key", "DEEPSEEK_BASE_URL": server.base_url}
-    row = {"retryPolicy": {**QUICK, **retry}, "streamIdleTimeoutMs": 40}
+    row = {"retryPolicy": {**QUICK, **retry}, "streamIdleTimeoutMs": 200}
     try:
         ctx.provide(LAUNCH_ENVIRONMENT, Environment(env, []))
         rows: list[tuple[Any, dict[str, Any]]] = [
