@@ -181,7 +181,9 @@ class FileSystem(Protocol):
     async def read_text(self, target: FsTarget, *, signal: CancelToken | None = None) -> str:
         """A whole regular UTF-8 file. Line breaks and a byte order mark stay as they are."""
 
-    def stream_text(self, target: FsTarget, *, signal: CancelToken | None = None) -> AsyncGenerator[str, None]:
+    def stream_text(
+        self, target: FsTarget, *, signal: CancelToken | None = None
+    ) -> AsyncGenerator[str, None]:
         """The same in pieces and bounded memory. Close the iterator when leaving it early."""
 
     async def read_bytes(

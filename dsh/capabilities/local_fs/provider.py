@@ -114,7 +114,9 @@ class LocalFileSystem:
             lambda: decode(_content(target, MAX_WHOLE_BYTES, halt), "read", target.display_path), halt
         )
 
-    async def stream_text(self, target: FsTarget, *, signal: CancelToken | None = None) -> AsyncGenerator[str, None]:
+    async def stream_text(
+        self, target: FsTarget, *, signal: CancelToken | None = None
+    ) -> AsyncGenerator[str, None]:
         halt = Halt(signal, "read", target.display_path)
         stream = await off_loop(lambda: TextStream(target.target_key, target.display_path, halt), halt)
         try:

@@ -1,7 +1,7 @@
 """What a write or an edit changed, as hunks for display."""
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 CONTEXT_LINES = 3
 MAX_MATCHED_LINES = 5_000
@@ -79,7 +79,7 @@ def _line_by_line(old: list[str], new: list[str]) -> Iterator[Opcode]:
             start = at
 
 
-def _grouped(steps: list[Opcode]) -> Iterator[list[Opcode]]:
+def _grouped(steps: Sequence[Opcode]) -> Iterator[list[Opcode]]:
     """Changes with their context; a stretch of more than twice the context parts two hunks."""
     group: list[Opcode] = []
     for position, (tag, a1, a2, b1, b2) in enumerate(steps):

@@ -69,8 +69,9 @@ class SearchProgram:
         if signal.cancelled:
             raise SearchError("SEARCH_ABORTED", "the search was cancelled")
         await asyncio.to_thread(_check_place, path, cwd)
-        program = self._program or await asyncio.to_thread(find_program)
-        self._program = program
+        if self._program is None:
+            self._program = await asyncio.to_thread(find_program)
+        program = self._program
         spec = SpawnSpec(
             argv=(*program.argv, *_COMMON, *arguments, "--", path),
             cwd=cwd,
