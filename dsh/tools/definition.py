@@ -60,7 +60,7 @@ class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """JSON Schema sent to the model. Arguments are not checked against it unless the tool is typed."""
     output: ToolOutput
     execute: "Callable[[Any, ToolExecution], Awaitable[Any]]"
-    """`await execute(arguments, exec)`: the JSON value. An exception is a failed result."""
+    """`await execute(arguments, execution)`: the JSON value. An exception is a failed result."""
     finalize_content: "Callable[[ToolExecution, ToolResult], Blocks | None] | None" = None
     """Last word on the content of any outcome, failures of the pipeline included; None keeps it."""
     timeout_ms: float | msgspec.UnsetType | None = msgspec.UNSET

@@ -70,7 +70,7 @@ def escalation_marker(subject: str) -> str:
 
 async def policy_of_call(
     ctx: Context,
-    exec: ToolExecution,  # noqa: A002
+    execution: ToolExecution,
     args: Args,
     *,
     confines: bool,
@@ -93,11 +93,11 @@ async def policy_of_call(
         if asked is not None:
             raise ToolError("a wider sandbox cannot be asked for: there is no sandbox policy")
         return None
-    session = exec.agent.session if exec.agent is not None else None
+    session = execution.agent.session if execution.agent is not None else None
     policy = service.resolve(session)
     if asked is None:
         return policy
-    mode = await approve_escalation(ctx, exec, asked, current=policy.mode, subject=subject)
+    mode = await approve_escalation(ctx, execution, asked, current=policy.mode, subject=subject)
     return service.resolve(session, mode)
 
 
@@ -123,7 +123,7 @@ def asked_escalation(args: Args, *, advertised: bool) -> tuple[SandboxMode, str]
 
 async def approve_escalation(
     ctx: Context,
-    exec: ToolExecution,  # noqa: A002
+    execution: ToolExecution,
     asked: tuple[SandboxMode, str],
     *,
     current: SandboxMode,
@@ -147,15 +147,15 @@ async def approve_escalation(
     approval = ctx.get(APPROVAL)
     if approval is None:
         raise ToolError("a wider sandbox needs an approval and no approval service is there")
-    if exec.agent is None:
+    if execution.agent is None:
         raise ToolError("a wider sandbox needs an approval, which only an agent can ask for")
     outcome = await approval.request(
         ApprovalRequest(
-            agent=exec.agent,
-            tool_name=exec.name,
-            call_id=exec.call_id,
+            agent=execution.agent,
+            tool_name=execution.name,
+            call_id=execution.call_id,
             reason=f"escalate sandbox to {mode}: {justification}",
-            signal=exec.signal,
+            signal=execution.signal,
         )
     )
     if outcome != "allowed-once":

@@ -57,7 +57,7 @@ PostDecision = Accept | Block
 class Settled(msgspec.Struct, frozen=True, eq=False):
     """Payload of `tools/post-execute` and `tools/result`: the execution and its outcome."""
 
-    exec: ToolExecution
+    execution: ToolExecution
     result: ToolResult
 
 

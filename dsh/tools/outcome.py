@@ -40,7 +40,7 @@ def aborted(*, started: bool, contexts: tuple[Message, ...] = ()) -> ToolFailure
     return msgspec.structs.replace(failure, additional_contexts=contexts)
 
 
-def success_of(definition: ToolDefinition, exec: ToolExecution, value: Any) -> ToolSuccess:  # noqa: A002
+def success_of(definition: ToolDefinition, execution: ToolExecution, value: Any) -> ToolSuccess:
     """Check a tool's value and project it.
 
     Raises:
@@ -55,9 +55,9 @@ def success_of(definition: ToolDefinition, exec: ToolExecution, value: Any) -> T
         raise ToolOutputError(f"{tool} returned a value that breaks its schema: {'; '.join(violations[:20])}")
     meta: Any = msgspec.UNSET
     try:
-        content = content_of(output.render(exec.arguments, value))
-        if output.presentation_meta is not None and exec.parent is None:
-            found = output.presentation_meta(exec.arguments, value)
+        content = content_of(output.render(execution.arguments, value))
+        if output.presentation_meta is not None and execution.parent is None:
+            found = output.presentation_meta(execution.arguments, value)
             meta = msgspec.UNSET if found is None else clean(freeze(found, "meta"))
     except Exception as error:
         raise ToolOutputError(f"{tool} cannot show its value: {error_text(error)}") from error

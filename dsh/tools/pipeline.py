@@ -76,7 +76,7 @@ class Invocation:
         except Exception as error:
             arguments = None
             self._settle(failure_of(error), final=True)
-        self.exec = ToolExecution(call, arguments)
+        self.execution = ToolExecution(call, arguments)
 
     async def prepare(self) -> None:
         """Ask the policies. Overlaps with no other call's `prepare`; the scheduler sees to that."""
@@ -101,14 +101,14 @@ class Invocation:
             return
         try:
             ctx = self._tools.owner_ctx
-            answer = ctx.waterfall(TOOLS_EXECUTE, self.exec, self._run_body, subject=self._subject)
+            answer = ctx.waterfall(TOOLS_EXECUTE, self.execution, self._run_body, subject=self._subject)
             result = self._normalised(await _contained(answer, "a wrapper of the call"))
             is_final = False
         except Exception as error:
             result, is_final = failure_of(error), True
         finally:
-            self.exec.signal = self._call.signal
-        contexts = (*self.exec.deferred, *result.additional_contexts)
+            self.execution.signal = self._call.signal
+        contexts = (*self.execution.deferred, *result.additional_contexts)
         if self._call.signal.cancelled and not result.is_error:
             result = aborted(started=self.body_started)
         self._settle(msgspec.structs.replace(result, additional_contexts=contexts), final=is_final)
@@ -118,11 +118,11 @@ class Invocation:
         self._enter(3)
         result = self._outcome
         if result is None:
-            raise RuntimeError(f"{self.exec!r} has no outcome to finalize")
+            raise RuntimeError(f"{self.execution!r} has no outcome to finalize")
         if not self._is_final:
             result = await self._reviewed(result)
         result = self._finished(settled(result))
-        self._tools.owner_ctx.emit(TOOLS_RESULT, Settled(self.exec, result), subject=self._subject)
+        self._tools.owner_ctx.emit(TOOLS_RESULT, Settled(self.execution, result), subject=self._subject)
         return result
 
     # -- policy ----------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ class Invocation:
             return Allow()
 
         ctx = self._tools.owner_ctx
-        answer = ctx.waterfall(TOOLS_PRE_EXECUTE, self.exec, allow, subject=self._subject)
+        answer = ctx.waterfall(TOOLS_PRE_EXECUTE, self.execution, allow, subject=self._subject)
         decision: object = await _contained(answer, "a policy")
         if isinstance(decision, Ask):
             decision = await self._asked(decision)
@@ -146,7 +146,7 @@ class Invocation:
                 "expected Allow, Deny or Ask"
             )
         for guard in self._tools.guards(self._call.agent):
-            reason: object = guard(self.exec)
+            reason: object = guard(self.execution)
             if reason is not None:
                 if not isinstance(reason, str):
                     raise ToolError(f"a guard answered {type(reason).__name__}, expected a reason or None")
@@ -179,7 +179,7 @@ class Invocation:
     # -- body ------------------------------------------------------------------------------------
 
     async def _run_body(self) -> ToolResult:
-        execution, caller = self.exec, self._call.signal
+        execution, caller = self.execution, self._call.signal
         given = execution.signal
         fused = caller if given is caller else CancelToken.any_of(caller, given)
         if fused.cancelled:
@@ -212,11 +212,11 @@ class Invocation:
                 definition = self._tools.get(self._call.name, self._call.agent)
                 if definition is None:
                     raise ToolNotFoundError(self._call.name)
-                checked = success_of(definition, self.exec, result.value)
+                checked = success_of(definition, self.execution, result.value)
                 result = msgspec.structs.replace(
                     result, value=checked.value, content=checked.content, meta=checked.meta
                 )
-            concludes = result.concludes_turn or self.exec.concludes_turn
+            concludes = result.concludes_turn or self.execution.concludes_turn
             return msgspec.structs.replace(result, concludes_turn=concludes)
         if isinstance(result, ToolFailure):
             return result
@@ -231,7 +231,7 @@ class Invocation:
         async def accept() -> PostDecision:
             return Accept()
 
-        ctx, seen = self._tools.owner_ctx, Settled(self.exec, settled(result))
+        ctx, seen = self._tools.owner_ctx, Settled(self.execution, settled(result))
         try:
             answer = ctx.waterfall(TOOLS_POST_EXECUTE, seen, accept, subject=self._subject)
             reviewed = self._decided(seen.result, await _contained(answer, "a review of the call"))
@@ -259,7 +259,7 @@ class Invocation:
             definition = self._tools.get(self._call.name, self._call.agent)
             if definition is None:
                 raise ToolNotFoundError(self._call.name)
-            checked = success_of(definition, self.exec, decision.value)
+            checked = success_of(definition, self.execution, decision.value)
             result = msgspec.structs.replace(
                 result, value=checked.value, content=checked.content, meta=checked.meta
             )
@@ -272,7 +272,7 @@ class Invocation:
         if self._finalizer is None:
             return result
         try:
-            content = self._finalizer(self.exec, result)
+            content = self._finalizer(self.execution, result)
             return result if content is None else msgspec.structs.replace(result, content=content_of(content))
         except Exception as error:
             return settled(failure_of(error))
@@ -281,7 +281,7 @@ class Invocation:
 
     def _enter(self, stage: int) -> None:
         if stage != self._stage + 1:
-            raise RuntimeError(f"{self.exec!r}: stage {stage} follows stage {self._stage}")
+            raise RuntimeError(f"{self.execution!r}: stage {stage} follows stage {self._stage}")
         self._stage = stage
 
     def _settle(self, result: ToolResult, *, final: bool = False) -> None:

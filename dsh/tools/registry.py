@@ -98,7 +98,7 @@ class ToolRegistry(Service):
         return self._change(add, "tools.restrict()")
 
     def guard(self, check: Guard) -> Effect:
-        """Ask `check(exec)` before each call of the caller's scope; a reason denies. It cannot allow."""
+        """Ask `check(execution)` before each call of the caller's scope; a reason denies. It cannot allow."""
         ctx = self.ctx
 
         def setup() -> Callable[[], None]:

@@ -33,7 +33,7 @@ def typed_tool(
             description="Return the text in capitals.",
             parameters={"text": {"type": "string", "description": "What to shout.", "required": True}},
             output=TEXT_OUTPUT,
-            execute=shout,  # async def shout(args, exec): return args["text"].upper()
+            execute=shout,  # async def shout(args, execution): return args["text"].upper()
         )
 
     Arguments that do not fit give the model one readable `INVALID_ARGS` error and never reach `execute`.
@@ -51,8 +51,8 @@ def typed_tool(
     compiled = compile_schema(output.schema, where=f"output of tool {name!r}")
     meta = output.presentation_meta
 
-    async def run(arguments: Any, exec: ToolExecution) -> Any:  # noqa: A002
-        return await execute(check_arguments(schema, arguments, exec.arguments_problem), exec)
+    async def run(arguments: Any, execution: ToolExecution) -> Any:
+        return await execute(check_arguments(schema, arguments, execution.arguments_problem), execution)
 
     def fitting(arguments: Any) -> Any:
         arguments = without_nulls(schema, arguments)

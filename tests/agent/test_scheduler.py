@@ -261,7 +261,7 @@ async def test_a_failure_of_the_machinery_waits_for_siblings_and_leaves_no_call_
         real = getattr(Invocation, stage)
 
         async def breaks(self: Invocation) -> Any:
-            if self.exec.call_id == "c2":
+            if self.execution.call_id == "c2":
                 raise Broken("the machine is out of order")
             return await real(self)
 

@@ -235,7 +235,7 @@ async def test_contexts_of_tools_enter_the_next_step_after_all_results() -> None
 
         async def add(settled: Any, following: Any) -> Accept:
             await following()
-            note = user_message(f"about {settled.exec.call_id}", {"kind": "plugin", "plugin": "x"})
+            note = user_message(f"about {settled.execution.call_id}", {"kind": "plugin", "plugin": "x"})
             return Accept(additional_contexts=(note,))
 
         it.ctx.on(TOOLS_POST_EXECUTE, add)

@@ -115,7 +115,7 @@ async def test_a_call_in_time_is_left_alone_and_its_token_is_restored() -> None:
     await invocation.prepare()
     await invocation.dispatch()
 
-    assert invocation.exec.signal is token and inside[0] is not token
+    assert invocation.execution.signal is token and inside[0] is not token
     assert token._callbacks == []
     assert value(await invocation.finalize()) == "done"
     await ctx.dispose()

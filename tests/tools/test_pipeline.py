@@ -363,7 +363,7 @@ async def test_a_wrapper_cannot_take_the_callers_cancellation_away() -> None:
     await invocation.dispatch()
 
     assert states == [True]
-    assert invocation.exec.signal is token
+    assert invocation.execution.signal is token
     assert code(await invocation.finalize()) == "ABORTED"
 
 
@@ -805,7 +805,7 @@ async def test_observers_are_contained_and_see_what_comes_out() -> None:
     result = await tools.run(call())
 
     assert [s.result for s in seen] == [result]
-    assert seen[0].exec.name == "t"
+    assert seen[0].execution.name == "t"
 
 
 @aio
@@ -817,7 +817,7 @@ async def test_listeners_of_an_agent_hear_its_calls_only() -> None:
     heard: list[str | None] = []
 
     def hear(settled: Settled) -> None:
-        heard.append(settled.exec.agent.id if settled.exec.agent else None)
+        heard.append(settled.execution.agent.id if settled.execution.agent else None)
 
     scope.ctx.on(TOOLS_RESULT, hear)
     scope.ctx.on(TOOLS_PRE_EXECUTE, answering(Deny("one only")))
