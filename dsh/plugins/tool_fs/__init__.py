@@ -7,9 +7,8 @@ from dsh.plugins.tool_fs import edit, read, write
 from dsh.plugins.tool_fs.config import Config
 from dsh.tools.registry import TOOLS, ToolRegistry
 
-__all__ = ["Config", "apply", "inject", "name"]
+__all__ = ["Config", "apply", "inject"]
 
-name = "tool-fs"
 inject = [FS, TOOLS]
 
 SECTIONS = (("read", 100, read.SECTION), ("write", 101, write.SECTION), ("edit", 102, edit.SECTION))

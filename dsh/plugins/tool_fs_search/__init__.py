@@ -8,9 +8,8 @@ from dsh.plugins.tool_fs_search.grep import grep_tool
 from dsh.plugins.tool_fs_search.program import SearchProgram
 from dsh.tools.registry import TOOLS
 
-__all__ = ["Config", "apply", "inject", "name"]
+__all__ = ["Config", "apply", "inject"]
 
-name = "tool-fs-search"
 inject = [SUBPROCESS, TOOLS]
 
 

@@ -124,10 +124,11 @@ def judged(exit_code: int, stderr: str) -> tuple[str, ...]:
 
 def _check_place(path: str, cwd: str) -> None:
     """Refuse what cannot be searched, and what would be waited on for ever."""
+    shown = cwd if path == "." else path
     try:
         mode = os.stat(os.path.join(cwd, path)).st_mode
     except (OSError, ValueError) as error:
         why = error.strerror.lower() if isinstance(error, OSError) and error.strerror else str(error)
-        raise SearchError("SEARCH_FAILED", f'cannot search "{path}": {why}') from None
+        raise SearchError("SEARCH_FAILED", f'cannot search "{shown}": {why}') from None
     if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
-        raise SearchError("SEARCH_FAILED", f'cannot search "{path}": neither a directory nor a regular file')
+        raise SearchError("SEARCH_FAILED", f'cannot search "{shown}": neither a directory nor a regular file')
