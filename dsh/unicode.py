@@ -2,14 +2,15 @@
 
 import re
 
-REPLACEMENT = "\ufffd"
 _ESCAPED_BYTES = re.compile("[\udc80-\udcff]+")
-_LONE = re.compile("[\ud800-\udfff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def valid(text: str) -> str:
-    """The text with every lone surrogate replaced by U+FFFD."""
-    return text if text.isascii() else _LONE.sub(REPLACEMENT, text)
+    """The text with lone surrogates replaced by U+FFFD; halves that fit become the character they mean."""
+    if text.isascii() or not _SURROGATE.search(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def from_system(text: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from dsh.session.value import clean_text
+from dsh.unicode import valid
 
 
 class WireFunction(msgspec.Struct, gc=False):
@@ -72,7 +72,7 @@ def _decode_cleaned(payload: bytes) -> WireEvent:
     """The slow way: what is no Unicode becomes U+FFFD, a number out of range becomes 0."""
     try:
         value = json.loads(payload.decode("utf-8", "replace"), parse_float=_finite, parse_constant=_refuse)
-        return _decode(clean_text(json.dumps(value, ensure_ascii=False)).encode())
+        return _decode(valid(json.dumps(value, ensure_ascii=False)).encode())
     except RecursionError:
         raise ValueError("nested too deeply") from None
 

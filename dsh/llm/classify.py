@@ -10,7 +10,7 @@ import msgspec
 
 from dsh.llm.failure import LlmFailure
 from dsh.llm.wording import kind_of, looks_like_html, page_text, presentable, says_overflow, says_quota
-from dsh.session.value import clean_text
+from dsh.unicode import valid
 
 MAX_JUDGED_CHARS = 4000
 _NO_LIMIT_LEFT = ("x-ratelimit-remaining-requests", "x-ratelimit-remaining-tokens")
@@ -35,7 +35,7 @@ class ErrorFacts(msgspec.Struct, frozen=True):
 def read_error(value: Any) -> ErrorFacts:
     """The facts of an `error` member: an object with any of message, type and code, or a plain string."""
     if isinstance(value, str):
-        return ErrorFacts(message=clean_text(value))
+        return ErrorFacts(message=valid(value))
     if not isinstance(value, Mapping):
         return ErrorFacts()
     code = value.get("code")
@@ -47,7 +47,7 @@ def read_error(value: Any) -> ErrorFacts:
 
 
 def _as_text(value: Any) -> str:
-    return clean_text(value) if isinstance(value, str) else ""
+    return valid(value) if isinstance(value, str) else ""
 
 
 def code_for(status: int, text: str) -> str:
@@ -141,7 +141,7 @@ def decode_body(body: bytes, content_type: str) -> str:
     _, _, charset = content_type.lower().partition("charset=")
     name = charset.split(";")[0].strip().strip("\"'") or "utf-8"
     try:
-        return clean_text(body.decode(name, "replace"))
+        return valid(body.decode(name, "replace"))
     except (LookupError, ValueError):
         return body.decode("utf-8", "replace")
 

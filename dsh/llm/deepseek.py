@@ -25,7 +25,8 @@ from dsh.llm.failure import LlmError
 from dsh.llm.request import LlmRequest
 from dsh.llm.watchdog import StreamLimits
 from dsh.session.chunk import Chunk
-from dsh.session.value import clean_text, encode
+from dsh.session.value import encode
+from dsh.unicode import valid
 
 PROVIDER = "deepseek-official"
 DISPLAY_NAME = "DeepSeek"
@@ -257,9 +258,9 @@ def encode_body(body: dict[str, Any]) -> bytes:
 
 def _cleaned(value: Any) -> Any:
     if isinstance(value, str):
-        return clean_text(value)
+        return valid(value)
     if isinstance(value, Mapping):
-        return {clean_text(key): _cleaned(item) for key, item in value.items()}
+        return {valid(key): _cleaned(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_cleaned(item) for item in value]
     return value

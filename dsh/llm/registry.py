@@ -13,7 +13,7 @@ from dsh.llm.failure import LlmError, LlmFailure
 from dsh.llm.model_info import checked_catalogue, checked_model, chosen_effort
 from dsh.llm.request import LlmCallConfig, LlmRequest
 from dsh.session.chunk import Chunk, Finish
-from dsh.session.value import clean_text
+from dsh.unicode import valid
 
 LLM: "ServiceKey[LlmRegistry]" = ServiceKey("llm")
 
@@ -267,6 +267,6 @@ def failure_of(error: Exception) -> LlmFailure:
     """What a finish says of an exception: an `LlmError`'s facts, another `DshError`'s code, else UNKNOWN."""
     if isinstance(error, LlmError) and error.code == error.failure.code:
         return error.failure
-    message = clean_text(str(error)) or type(error).__name__
+    message = valid(str(error)) or type(error).__name__
     code = error.code if isinstance(error, DshError) and error.code else "UNKNOWN"
     return LlmFailure(message, code)

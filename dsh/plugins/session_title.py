@@ -15,7 +15,7 @@ from dsh.kernel import Context
 from dsh.session.error import SessionError
 from dsh.session.log import Session
 from dsh.session.store import SESSION_EVENT, SESSIONS, Appended
-from dsh.session.value import clean_text
+from dsh.unicode import valid
 
 name = "session-title"
 inject = [SESSIONS]
@@ -46,13 +46,13 @@ _INVISIBLE = re.compile(
 
 def normalise_title(text: str, max_bytes: int) -> str:
     """One line without terminal sequences or invisible marks, cut to `max_bytes` between characters."""
-    line = " ".join(_INVISIBLE.sub("", clean_text(text)).split())
+    line = " ".join(_INVISIBLE.sub("", valid(text)).split())
     return line.encode()[:max_bytes].decode(errors="ignore").rstrip()
 
 
 def fallback_title(text: str, *, max_words: int, max_bytes: int) -> str:
     """The title that a prompt gives by itself; empty when nothing of it can be shown."""
-    words = _INVISIBLE.sub("", clean_text(text)).split()
+    words = _INVISIBLE.sub("", valid(text)).split()
     return normalise_title(" ".join(words[:max_words]), max_bytes)
 
 

@@ -12,6 +12,7 @@ from typing import Any, NoReturn, TypeAlias
 import msgspec
 
 from dsh.session.error import JsonError
+from dsh.unicode import valid
 
 JsonValue: TypeAlias = Any
 """A JSON value: None, bool, int, float, str, list or tuple of such, mapping from str to such."""
@@ -262,18 +263,11 @@ def json_equal(left: JsonValue, right: JsonValue) -> bool:
     return True
 
 
-def clean_text(text: str) -> str:
-    """The text as valid Unicode: two halves that fit are joined, a lone surrogate becomes U+FFFD."""
-    if not _SURROGATE.search(text):
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
 def clean(value: JsonValue) -> JsonValue:
-    """A frozen value with `clean_text` applied to every string; the same object where nothing changes."""
+    """A frozen value whose strings are all valid Unicode; the same object where they are already."""
     try:
         _encoder.encode(value)
     except UnicodeEncodeError:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-        return freeze(json.loads(clean_text(text)), "cleaned value", stored=True)
+        return freeze(json.loads(valid(text)), "cleaned value", stored=True)
     return value

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from dsh.session.value import clean_text
 from dsh.tools.error import ToolArgsError
 from dsh.tools.schema import Schema, admits_null, validate
+from dsh.unicode import valid
 
 ROOT = "arguments"
 
@@ -120,5 +120,5 @@ def _cleaned(value: Any, raw: str) -> Any:
     if raw.isascii() and not _SURROGATE_ESCAPE.search(raw):
         return value
     text = json.dumps(value, ensure_ascii=False)
-    cleaned = clean_text(text)
+    cleaned = valid(text)
     return value if cleaned == text else _DECODER.decode(cleaned)

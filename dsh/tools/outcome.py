@@ -8,11 +8,12 @@ import msgspec
 from dsh.errors import DshError
 from dsh.session.error import JsonError
 from dsh.session.message import Message
-from dsh.session.value import clean, clean_text, freeze
+from dsh.session.value import clean, freeze
 from dsh.tools.definition import Blocks, ToolDefinition
 from dsh.tools.error import AbortError, ToolOutputError
 from dsh.tools.execution import ToolExecution, ToolFailure, ToolResult, ToolSuccess
 from dsh.tools.schema import validate
+from dsh.unicode import valid
 
 Content = tuple[Mapping[str, Any], ...]
 EMPTY_FEEDBACK = "the result of this call was blocked without a reason"
@@ -21,7 +22,7 @@ EMPTY_FEEDBACK = "the result of this call was blocked without a reason"
 def error_text(error: BaseException) -> str:
     """The message of an exception, whatever its `__str__` does; its class name where it has none."""
     try:
-        return clean_text(str(error)) or type(error).__name__
+        return valid(str(error)) or type(error).__name__
     except Exception:
         return type(error).__name__
 

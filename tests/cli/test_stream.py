@@ -51,10 +51,18 @@ output.answer("lost")
     assert subprocess.run(["/bin/sh", "-c", code], timeout=30).returncode == 0
 
 
-@given(st.text(st.characters()))
-def test_valid_text_encodes_and_changes_nothing_that_was_valid(text: str) -> None:
-    assert valid(text).encode("utf-8").decode("utf-8", "strict") == valid(text)
-    assert len(valid(text)) == len(text)
+@given(st.text(st.characters(exclude_categories=())))
+def test_text_becomes_valid_and_stays_as_it_is_where_it_was(text: str) -> None:
+    cleaned = valid(text)
+    assert cleaned.encode("utf-8").decode("utf-8") == cleaned
+    kept = [char for char in text if not "\ud800" <= char <= "\udfff"]
+    rest = iter(cleaned)
+    assert all(char in rest for char in kept)
+    assert (cleaned == text) == (len(kept) == len(text))
+
+
+def test_two_halves_that_fit_become_one_character_and_others_are_replaced() -> None:
+    assert valid("a\ud83db\ud83c\udff7") == "a\ufffdb🏷"
 
 
 @given(st.binary())

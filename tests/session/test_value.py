@@ -18,13 +18,13 @@ from dsh.session.value import (
     MAX_SAFE_INT,
     FrozenDict,
     clean,
-    clean_text,
     decode_strict,
     encode,
     freeze,
     json_equal,
     safe_int,
 )
+from dsh.unicode import valid
 
 numbers = st.integers(-MAX_SAFE_INT, MAX_SAFE_INT) | st.floats(allow_nan=False, allow_infinity=False).filter(
     lambda x: x != 0 or str(x) == "0.0"
@@ -221,7 +221,7 @@ def test_lone_surrogates_are_written_as_lower_case_escapes_and_everything_else_r
 
 
 def test_cleaning_replaces_lone_surrogates_and_joins_halves_that_fit() -> None:
-    assert clean_text("a\ud83db\ud83c\udff7") == "a�b🏷"
+    assert valid("a\ud83db\ud83c\udff7") == "a�b🏷"
     fine = freeze({"a": "🏷"}, "fine")
     assert clean(fine) is fine
     assert clean(freeze({"a\ud83d": ["\udc00"]}, "old")) == {"a�": ("�",)}
