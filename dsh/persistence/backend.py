@@ -65,7 +65,7 @@ class Backend(Protocol):
         """Where a log is stored, or None. Looks at names only."""
 
     def load(self, session_id: str) -> StoredLog | None:
-        """All of a stored log, its entries fresh and unshared, or None."""
+        """All of a stored log, not shared with another caller, or None."""
 
     def revision(self, session_id: str) -> str | None:
         """The token that `load` would give now, without reading events."""

@@ -4,6 +4,7 @@ Frames are found by structure alone (RFC 8878 §3.1), without decompressing: tha
 lacks its end (a tear) from one that is wrong (damage).
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import zstandard
@@ -106,24 +107,27 @@ def _header_rest(descriptor: int) -> int:
 
 
 def decode_frame(data: bytes, frame: Frame) -> bytes:
-    """The text of a complete frame.
+    """The text of a complete frame. Raises as `decode_pieces`."""
+    return b"".join(decode_pieces(data, frame))
+
+
+def decode_pieces(data: bytes, frame: Frame) -> Iterator[bytes]:
+    """The text of a complete frame, in pieces. It is sound only once the last one was had.
 
     Raises:
         FrameDefect: checksum or content do not hold, or the text is larger than `MAX_FRAME_TEXT`.
     """
-    parts: list[bytes] = []
     total = 0
     view = memoryview(data)[frame.start : frame.end]
     try:
         with zstandard.ZstdDecompressor().stream_reader(view) as reader:
             while part := reader.read(_STEP):
-                parts.append(part)
                 total += len(part)
                 if total > MAX_FRAME_TEXT:
                     raise FrameDefect(frame.start, f"decodes to more than {MAX_FRAME_TEXT} bytes")
+                yield part
     except zstandard.ZstdError as error:
         raise FrameDefect(frame.start, f"damaged ({error})") from None
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def decode_torn(data: bytes, start: int) -> bytes:

@@ -15,7 +15,9 @@ from dsh.persistence.files import Files, Identity
 from dsh.persistence.layout import LOG_NAMES, Encoding, log_path, session_dir
 from dsh.persistence.lock import OwnerLock
 from dsh.persistence.lookup import logs_in, logs_of, projects
-from dsh.persistence.reader import StoredLog, read_header, read_log, read_raw, read_stable, revision_of
+from dsh.persistence.raw import read_header, read_raw
+from dsh.persistence.reader import StoredLog, read_log
+from dsh.persistence.stable import read_bytes, revision_of
 from dsh.persistence.writer import UncleanTail
 from dsh.session.chunk_row import Entry, expand, pack
 from dsh.session.header import SessionHeader
@@ -242,7 +244,7 @@ class JsonlBackend:
             return
         log = self._open[stored.header.id]
         assert log.identity is not None
-        data, found = read_stable(log.path)
+        data, found = read_bytes(log.path)
         if Identity.of(found) != log.identity:
             raise SessionCorruption("the log changed while it was being repaired", path=str(log.path))
         keep, tail = data[: stored.torn.keep], data[stored.torn.keep :]

@@ -5,15 +5,15 @@ may cut off (`spec/persistence.md` §6). The last line may lack its newline if i
 (`design.md` §4.20).
 """
 
-import sys
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 from dsh.session.chunk_row import ChunkRun, is_row, row_to_run
 from dsh.session.error import SessionError
-from dsh.session.value import JsonValue, decode_strict, freeze, safe_int
+from dsh.session.value import JsonObject, decode_strict, safe_int
 
-StoredEntry: TypeAlias = JsonValue | ChunkRun
-"""A stored event as decoded JSON, unchecked but for its seq, or a checked run of packed chunks."""
+Take: TypeAlias = Callable[[JsonObject | ChunkRun, bytes], None]
+"""Gets a stored event as decoded JSON, of which only the seq was checked, or a checked run; and its line."""
 
 
 class Defect(NamedTuple):
@@ -35,10 +35,10 @@ class DamagedText(Exception):
 
 
 class LineScanner:
-    """Takes text piece by piece and keeps what is whole. Holds the start of a line that is not complete."""
+    """Takes text piece by piece and passes on what is whole. Holds the start of an unfinished line."""
 
-    def __init__(self) -> None:
-        self.entries: list[StoredEntry] = []
+    def __init__(self, take: Take) -> None:
+        self._pass_on = take
         self.next_seq = 0
         self.committed = 0
         """End of the last accepted line, in bytes from the end of the header line."""
@@ -48,7 +48,9 @@ class LineScanner:
         self.lacks_newline = False
         """The last accepted record has no newline of its own."""
         self._line = 1
-        self._rest = b""
+        self._parts: list[bytes] = []
+        """What is there of a line without its end, which begins at `_begin`."""
+        self._begin = 0
 
     def feed(self, text: bytes) -> None:
         """Take the next piece of text.
@@ -56,35 +58,41 @@ class LineScanner:
         Raises:
             DamagedText: a defect is followed by a finished turn.
         """
-        if self._rest:
-            text = self._rest + text
-            self.fed -= len(self._rest)
         at = 0
         while (end := text.find(b"\n", at)) >= 0:
             self._line += 1
-            if at == end and self.lacks_newline:  # the delimiter that an earlier record was waiting for
-                self.lacks_newline = False
+            line = self._joined(text[at:end])
+            stop = self.fed + end + 1
+            if self.lacks_newline and not line:  # the delimiter that an earlier record was waiting for
                 self._line -= 1
-                self.committed = self.fed + end + 1
+                self.lacks_newline = False
+                self.committed = stop
             else:
-                self._take(text[at:end], self.fed + at, self.fed + end + 1)
-            at = end + 1
-        self._rest = text[at:]
+                self._take(line, self._begin, stop)
+            at, self._begin = end + 1, stop
+        if at < len(text):
+            self._parts.append(text[at:])
         self.fed += len(text)
 
     def finish(self) -> None:
         """No more text belongs to what was fed: look at a last line without newline."""
-        rest, self._rest = self._rest, b""
-        if not rest:
+        if not self._parts:
             return
         self._line += 1
-        begin = self.fed - len(rest)
+        begin, self._begin = self._begin, self.fed
         had_defect = self.defect is not None
-        self._take(rest, begin, self.fed)
+        self._take(self._joined(b""), begin, self.fed)
         if self.committed == self.fed:
             self.lacks_newline = True
         elif not had_defect:
             self.defect = Defect("the last record is incomplete", self._line, begin)
+
+    def _joined(self, last: bytes) -> bytes:
+        """The line that ends with `last`."""
+        if not self._parts:
+            return last
+        parts, self._parts = [*self._parts, last], []
+        return b"".join(parts)
 
     @property
     def is_whole(self) -> bool:
@@ -102,26 +110,11 @@ class LineScanner:
         if self.defect is None:
             first = run.seq0 if run else safe_int(value.get("seq")) if type(value) is dict else None
             if first == self.next_seq:
-                self.entries.append(_compact(value) if run is None else run)
                 self.next_seq += 1 if run is None else len(run)
                 self.committed = end
+                self._pass_on(value if run is None else run, line)
                 return
             found = "no event" if first is None else f"seq {first}"
             self.defect = Defect(f"expected seq {self.next_seq}, found {found}", self._line, begin)
         if type(value) is dict and value.get("type") == "turn/end":
             raise DamagedText(self.defect)
-
-
-def _compact(event: dict[str, Any]) -> dict[str, Any]:
-    """The event in less memory: its payload as the log will hold it, its type shared.
-
-    A payload that cannot be held is left as it is, for the check of the whole to refuse.
-    """
-    if type(kind := event.get("type")) is str:
-        event["type"] = sys.intern(kind)
-    if "data" in event:
-        try:
-            event["data"] = freeze(event["data"], "data", stored=True)
-        except SessionError:
-            return event
-    return event

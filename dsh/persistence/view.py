@@ -7,13 +7,12 @@ from collections.abc import Iterator, Sequence
 
 from dsh.persistence.error import SessionCorruption, SessionFormatUnsupported
 from dsh.persistence.reader import StoredLog
-from dsh.session.chunk_row import ChunkRun, Entry
+from dsh.session.chunk_row import Entry
 from dsh.session.error import CorruptLog, SessionError, UnsupportedLog
 from dsh.session.event import SessionEvent
 from dsh.session.header import SessionHeader
 from dsh.session.log import Session
 from dsh.session.message import Message
-from dsh.session.restore import restore
 from dsh.session.value import FrozenDict, json_equal
 
 
@@ -103,7 +102,7 @@ def build_view(stored: StoredLog) -> LogView:
     """
     path = str(stored.path)
     try:
-        restored = restore(stored.header, stored.entries)
+        restored = stored.content.finish()
     except UnsupportedLog as error:
         raise SessionFormatUnsupported(f"{error} (raw log: {path})", path=path, line=_line(error)) from error
     except CorruptLog as error:
@@ -113,9 +112,7 @@ def build_view(stored: StoredLog) -> LogView:
     added = len(restored.closers)
     recovered: list[Entry] = []
     if stored.torn is not None and stored.torn.recovered:
-        from_torn = stored.entries[-stored.torn.recovered :]
-        first = stored.next_seq - sum(len(e) if isinstance(e, ChunkRun) else 1 for e in from_torn)
-        recovered = restored.view.entries(first)
+        recovered = restored.view.entries(stored.next_seq - stored.torn.recovered)
         recovered = recovered[: len(recovered) - added]
     return LogView(
         restored.view, closers=restored.closers, recovered=recovered, is_torn=stored.torn is not None

@@ -240,6 +240,19 @@ def _whole(number: Any) -> Any:
     return number if whole is None else whole
 
 
+def check_delta(kind: RunKind, turn: int, step: int, index: int, call_id: object) -> None:
+    """Refuse a delta that could not be read back.
+
+    Raises:
+        InvalidEvent: a number is none, or the id of a call no string.
+    """
+    if {type(turn), type(step), type(index)} != {int} or (kind == "tool-call") != (type(call_id) is str):
+        raise InvalidEvent(
+            "assistant/chunk: turn, step and index are integers and the id of a call is a string, "
+            f"found {turn!r:.40}, {step!r:.40}, {index!r:.40}, {call_id!r:.40}"
+        )
+
+
 def run_of_event(event: SessionEvent) -> ChunkRun | None:
     """A run of one, when the event is a plain delta that may be packed; else None."""
     if event.type != "assistant/chunk" or event.ignorable or event.sources is not None or event.surface:

@@ -1,41 +1,71 @@
-"""How a log is held in memory: events and packed runs in order, found by seq."""
+"""How a log is held in memory: events, packed runs and stored lines in order, found by seq."""
 
+import sys
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
+from typing import TypeAlias
 
 from dsh.session.chunk_row import ChunkRun, Entry, entry_start, entry_stop
+from dsh.session.envelope import event_from_json
 from dsh.session.event import SessionEvent
+from dsh.session.value import decode_strict
+
+LINE_LIMIT = 4096
+"""Bytes of a stored line that is worth keeping as it is: in a longer one the text outweighs the objects."""
+
+Held: TypeAlias = Entry | bytes
+"""An entry, or a single event as the checked line that it was read from, a fifth of the size."""
 
 
 class EntryList:
     """The entries of one log. Only the run in `run`, which is then the last entry, may still grow."""
 
-    __slots__ = ("_starts", "items", "length", "run")
+    __slots__ = ("_items", "_kinds", "_starts", "length", "run")
 
     def __init__(self) -> None:
-        self.items: list[Entry] = []
-        self._starts: list[int] = []
+        self._items: list[Held] = []
+        self._kinds: list[str | None] = []
+        """The type of each event, None for a run."""
+        self._starts: array[int] = array("q")
         self.length = 0
         """The number of events, packed ones counted."""
         self.run: ChunkRun | None = None
 
     def add(self, entry: Entry) -> None:
         """Add a finished entry; a run that was open is finished too."""
-        self.run = None
-        self.items.append(entry)
-        self._starts.append(entry_start(entry))
+        self._put(None if isinstance(entry, ChunkRun) else entry.type, entry, entry_start(entry))
         self.length = entry_stop(entry)
+
+    def add_line(self, kind: str, line: bytes) -> None:
+        """Add the next event as the line that holds it; the caller has checked that it holds this type."""
+        self._put(sys.intern(kind), line, self.length)
+        self.length += 1
 
     def open(self, run: ChunkRun) -> None:
         """Add a run that may grow."""
         self.add(run)
         self.run = run
 
+    def _put(self, kind: str | None, item: Held, start: int) -> None:
+        self.run = None
+        self._items.append(item)
+        self._kinds.append(kind)
+        self._starts.append(start)
+
+    @property
+    def last_kind(self) -> str | None:
+        """The type of the last entry; None for a run, and in an empty log."""
+        return self._kinds[-1] if self._kinds else None
+
     def copy(self) -> "EntryList":
         """An independent list; entries are shared, but for the run that may grow."""
         made = EntryList()
-        made.items = self.since(0)
-        made._starts = list(self._starts)
+        made._items = list(self._items)
+        if self.run is not None:
+            made._items[-1] = self.run.slice(0)
+        made._kinds = list(self._kinds)
+        made._starts = self._starts[:]
         made.length = self.length
         return made
 
@@ -43,7 +73,7 @@ class EntryList:
         """The event with this seq; IndexError where there is none."""
         if not 0 <= seq < self.length:
             raise IndexError(f"the log has no event {seq}, its length is {self.length}")
-        entry = self.items[bisect_right(self._starts, seq) - 1]
+        entry = self._entry(self._position(seq))
         return entry.event(seq - entry.seq0) if isinstance(entry, ChunkRun) else entry
 
     def since(self, start: int) -> list[Entry]:
@@ -51,7 +81,7 @@ class EntryList:
         if start >= self.length:
             return []
         start = max(start, 0)
-        out = self.items[bisect_right(self._starts, start) - 1 :]
+        out = [self._entry(position) for position in range(self._position(start), len(self._items))]
         head, tail = out[0], out[-1]
         if isinstance(head, ChunkRun) and (start > head.seq0 or head is self.run):
             out[0] = head.slice(start - head.seq0)
@@ -61,10 +91,10 @@ class EntryList:
 
     def events(self, start: int, stop: int) -> Iterator[SessionEvent]:
         """The events from `start` up to `stop`, which must not be beyond the end of the log."""
-        position = max(bisect_right(self._starts, start) - 1, 0)
+        position = self._position(start)
         at = max(start, 0)
         while at < stop:
-            entry = self.items[position]
+            entry = self._entry(position)
             position += 1
             if isinstance(entry, ChunkRun):
                 end = min(stop, entry.stop)
@@ -76,7 +106,15 @@ class EntryList:
 
     def select(self, types: frozenset[str], start: int) -> Iterator[SessionEvent]:
         """The events of these types from seq `start` on; runs are passed over."""
-        for position in range(max(bisect_right(self._starts, start) - 1, 0), len(self.items)):
-            entry = self.items[position]
-            if isinstance(entry, SessionEvent) and entry.type in types and entry.seq >= start:
+        for position in range(self._position(start), len(self._items)):
+            if self._kinds[position] in types and self._starts[position] >= start:
+                entry = self._entry(position)
+                assert isinstance(entry, SessionEvent)
                 yield entry
+
+    def _position(self, seq: int) -> int:
+        return max(bisect_right(self._starts, seq) - 1, 0)
+
+    def _entry(self, position: int) -> Entry:
+        item = self._items[position]
+        return event_from_json(decode_strict(item)) if isinstance(item, bytes) else item

@@ -19,7 +19,7 @@ _FAILURE_OPTIONAL: dict[str, Callable[[object], bool]] = {
 
 
 class LegacyReader:
-    """Converts the events of one log in order; it remembers message ids by seq for replacements."""
+    """Converts the events of one log in order. State: the message ids of results by seq, for replacements."""
 
     def __init__(self, session_id: str) -> None:
         self._session_id = session_id
@@ -44,9 +44,9 @@ class LegacyReader:
             case "turn/start" if "trigger" in data:
                 return {**event, "data": _turn_start(data)}
             case "turn/end":
-                data = _turn_end(data)
-                check_payload("turn/end", data)
-                return {**event, "data": data}
+                current = _turn_end(data)
+                check_payload("turn/end", current)
+                return event if current is data else {**event, "data": current}
             case "steering/message":
                 return {**event, "type": "user/message", "data": self._steering(event, data)}
             case "user/message" if _has(data, "content", "source") and not _has_any(
@@ -63,8 +63,9 @@ class LegacyReader:
         return f"legacy-message:{self._session_id}:{safe_int(event.get('seq'))}"
 
     def _remember(self, event: JsonObject) -> None:
-        seq, data = safe_int(event.get("seq")), event["data"]
-        message = data if event.get("type") == "user/message" else data.get("message")
+        if event.get("type") != "tool/result":
+            return
+        seq, message = safe_int(event.get("seq")), event["data"].get("message")
         if seq is not None and isinstance(message, dict) and type(message.get("id")) is str:
             self._message_ids[seq] = message["id"]
 

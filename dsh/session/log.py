@@ -1,17 +1,18 @@
 """The session: an append-only log in memory, and what is folded from it as it grows.
 
-State: the entries (events and packed runs of deltas), the surface, the open turn and step, the last event of
-each type, and the derived messages. Appending is synchronous and either changes nothing or commits exactly
+State: the entries, the surface, the open turn and step, where the last event of each type stands, and the
+derived messages. Appending is synchronous and either changes nothing or commits exactly
 one event (`spec/session-log.md` §6).
 """
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, ParamSpec, cast
+from typing import Any, ParamSpec
 
 from dsh.session.chunk import Chunk, ReasoningDelta, TextDelta, ToolCallDelta, chunk_to_json
-from dsh.session.chunk_row import ChunkRun, Entry, RunKind
-from dsh.session.entry_list import EntryList
+from dsh.session.chunk_row import ChunkRun, Entry, RunKind, check_delta
+from dsh.session.derive import Derivation
+from dsh.session.entry_list import LINE_LIMIT, EntryList
 from dsh.session.envelope import check_envelope
 from dsh.session.error import InvalidEvent, ReentrantAppend
 from dsh.session.event import SessionEvent
@@ -19,7 +20,7 @@ from dsh.session.header import SessionHeader, canonical_header
 from dsh.session.message import Message
 from dsh.session.relations import Relations
 from dsh.session.surface import LOG_ONLY, Plan, SurfaceState
-from dsh.session.value import EMPTY, FrozenDict, JsonObject, JsonValue, freeze, safe_int
+from dsh.session.value import EMPTY, FrozenDict, JsonObject, JsonValue, freeze, is_shallow, safe_int
 from dsh.session.vocabulary import check_payload, check_retired, is_known
 
 P = ParamSpec("P")
@@ -42,9 +43,6 @@ class Session:
         "__weakref__",
         "_clock",
         "_derived",
-        "_derived_generation",
-        "_derived_nodes",
-        "_derived_tuple",
         "_folded_header",
         "_last",
         "_log",
@@ -72,12 +70,9 @@ class Session:
         self._publishing = False
         self._surface = SurfaceState()
         self._relations = Relations()
-        self._last: dict[str, SessionEvent] = {}
-        self._folded_header: tuple[SessionEvent, FrozenDict] | None = None
-        self._derived: list[Message] = []
-        self._derived_tuple: tuple[Message, ...] = ()
-        self._derived_nodes = 0
-        self._derived_generation = 0
+        self._last: dict[str, int] = {}
+        self._folded_header: tuple[int, FrozenDict] | None = None
+        self._derived = Derivation()
 
     def __repr__(self) -> str:
         return f"<Session {self.id} length {self._log.length}>"
@@ -108,9 +103,6 @@ class Session:
         """The number of events, which is the seq of the next one."""
         return self._log.length
 
-    def __len__(self) -> int:
-        return self._log.length
-
     def event(self, seq: int) -> SessionEvent:
         """The event with this seq.
 
@@ -133,7 +125,8 @@ class Session:
 
     def last(self, kind: str) -> SessionEvent | None:
         """The last event of a type, packed deltas not counted; how whole-value events are read."""
-        return self._last.get(kind)
+        seq = self._last.get(kind)
+        return None if seq is None else self._log.event(seq)
 
     # -- folds -----------------------------------------------------------------------------------
 
@@ -165,35 +158,22 @@ class Session:
     @property
     def request_header(self) -> FrozenDict | None:
         """The canonical form of the last `request/header`, None before the first."""
-        event = self._last.get("request/header")
-        if event is None:
+        seq = self._last.get("request/header")
+        if seq is None:
             return None
-        if self._folded_header is None or self._folded_header[0] is not event:
-            self._folded_header = event, canonical_header(event.data["header"])
+        if self._folded_header is None or self._folded_header[0] != seq:
+            self._folded_header = seq, canonical_header(self._log.event(seq).data["header"])
         return self._folded_header[1]
 
     @property
     def request_context(self) -> FrozenDict | None:
         """The payload of the last `request/context`, None before the first."""
-        event = self._last.get("request/context")
+        event = self.last("request/context")
         return event.data if event is not None and isinstance(event.data, FrozenDict) else None
 
     def derive_messages(self) -> tuple[Message, ...]:
         """The messages the model sees, verbatim. Costs as much as there are new ones."""
-        surface = self._surface
-        if self._derived_generation != surface.generation:
-            self._derived.clear()
-            self._derived_nodes = 0
-            self._derived_generation = surface.generation
-        elif self._derived_nodes == len(surface.nodes):
-            return self._derived_tuple
-        for position in range(self._derived_nodes, len(surface.nodes)):
-            message = project(self.event(surface.nodes[position]))
-            if message is not None:
-                self._derived.append(message)
-        self._derived_nodes = len(surface.nodes)
-        self._derived_tuple = tuple(self._derived)
-        return self._derived_tuple
+        return self._derived.messages(self._surface, self._log.event)
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -235,14 +215,14 @@ class Session:
             keys["surfaceOp"] = surface
         if sources is not None:
             keys["sourceEventSeqs"] = tuple(sources)
-        plan = self._surface.plan(kind, self._log.length, frozen, keys, self.event)
-        event = SessionEvent(
-            kind, self._log.length, self._clock(), frozen, plan.sources, plan.surface, bool(ignorable)
-        )
-        self._relations.check(event)
-        self._commit(event, plan)
+        seq = self._log.length
+        plan = self._surface.plan(kind, seq, frozen, keys, self._log.event)
+        event = SessionEvent(kind, seq, self._clock(), frozen, plan.sources, plan.surface, bool(ignorable))
+        self._relations.check(kind, frozen, plan.surface)
+        self._fold(kind, frozen, plan)
+        self._log.add(event)
         if self.on_append is not None:
-            self._publish(event.seq, event)
+            self._publish(seq, event)
         return event
 
     def append_chunk(self, turn: int, step: int, chunk: Chunk) -> int:
@@ -289,18 +269,19 @@ class Session:
             run.last_time = at
             log.length = seq + 1
         else:
-            _check_delta(kind, turn, step, chunk.index, call_id)
+            check_delta(kind, turn, step, chunk.index, call_id)
             where = (turn, step, chunk.index)
             log.open(ChunkRun(kind, seq, (at, at), where, [], [text], call_id, name))
         if self.on_append is not None:
             self._publish(seq, None)
         return seq
 
-    def _commit(self, event: SessionEvent, plan: Plan) -> None:
-        self._surface.commit(event.seq, plan)
-        self._relations.advance(event)
-        self._log.add(event)
-        self._last[event.type] = event
+    def _fold(self, kind: str, data: Any, plan: Plan) -> None:
+        """Take the next event into account, which is about to enter the list."""
+        seq = self._log.length
+        self._surface.commit(seq, plan)
+        self._relations.advance(kind, data)
+        self._last[kind] = seq
 
     def _publish(self, seq: int, event: SessionEvent | None) -> None:
         hook = self.on_append
@@ -320,10 +301,13 @@ class Session:
 
     # -- building --------------------------------------------------------------------------------
 
-    def load(self, entry: JsonObject | Entry) -> None:
+    def load(self, entry: JsonObject | Entry, *, line: bytes | None = None) -> None:
         """Add one event of a seed or a stored log: envelope, payload, seq and surface are checked.
 
         An event that does not fit the open turn and step goes to `irregularities`. Nobody is told.
+
+        Args:
+            line: the JSON text that `entry` was decoded from; the log holds a short one in its place.
 
         Raises:
             InvalidEvent, JsonError: the event breaks a rule.
@@ -333,20 +317,25 @@ class Session:
             self._note(entry.seq0, self._relations.check_step, "assistant/chunk", entry.turn, entry.step)
             self._log.add(entry)
             return
-        stored = entry.to_json() if isinstance(entry, SessionEvent) else entry
-        stored = check_envelope(stored)
+        stored = check_envelope(entry.to_json() if isinstance(entry, SessionEvent) else entry)
         kind: str = stored["type"]
-        data = freeze(stored["data"], f"{kind}: data", stored=True)
+        keeps_line = line is not None and len(line) <= LINE_LIMIT and is_shallow(line)
+        data = stored["data"] if keeps_line else freeze(stored["data"], f"{kind}: data", stored=True)
         check_payload(kind, data)
         check_retired(kind, data)
         seq: Any = safe_int(stored["seq"])
         self._check_seq(kind, seq)
-        plan = self._surface.plan(kind, seq, data, stored, self.event)
-        if not isinstance(entry, SessionEvent):
+        plan = self._surface.plan(kind, seq, data, stored, self._log.event)
+        self._note(seq, self._relations.check, kind, data, plan.surface)
+        self._fold(kind, data, plan)
+        if keeps_line and line is not None:
+            self._log.add_line(kind, line)
+        elif isinstance(entry, SessionEvent):
+            self._log.add(entry)
+        else:
             at: Any = safe_int(stored["time"])
-            entry = SessionEvent(kind, seq, at, data, plan.sources, plan.surface, "ignorable" in stored)
-        self._note(seq, self._relations.check, entry)
-        self._commit(entry, plan)
+            made = SessionEvent(kind, seq, at, data, plan.sources, plan.surface, "ignorable" in stored)
+            self._log.add(made)
 
     def _note(self, seq: int, check: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
         try:
@@ -361,10 +350,10 @@ class Session:
 
     def end_seed(self) -> None:
         """Mark the end of what was given, once; the log goes live after it."""
-        self.first_live_seq = self._log.length
-        last = self._log.items[-1] if self._log.items else None
-        if not (isinstance(last, SessionEvent) and last.type == END_SEED):
-            self._commit(SessionEvent(END_SEED, self._log.length, self._clock(), EMPTY), LOG_ONLY)
+        self.first_live_seq = seq = self._log.length
+        if self._log.last_kind != END_SEED:
+            self._fold(END_SEED, EMPTY, LOG_ONLY)
+            self._log.add(SessionEvent(END_SEED, seq, self._clock(), EMPTY))
 
     def copy(self, *, clock: Clock = now_ms) -> "Session":
         """An independent session with the same log; what is immutable is shared."""
@@ -376,27 +365,3 @@ class Session:
         made._last = dict(self._last)
         made.irregularities = list(self.irregularities)
         return made
-
-
-def project(event: SessionEvent) -> Message | None:
-    """The message that an event puts before the model, if any.
-
-    An assistant message without content only carries usage and is not shown.
-    """
-    match event.type:
-        case "user/message":
-            return cast(Message, event.data)
-        case "tool/result":
-            return cast(Message, event.data["message"])
-        case "assistant/message":
-            message = event.data["message"]
-            return cast(Message, message) if message["content"] else None
-    return None
-
-
-def _check_delta(kind: RunKind, turn: int, step: int, index: int, call_id: object) -> None:
-    if {type(turn), type(step), type(index)} != {int} or (kind == "tool-call") != (type(call_id) is str):
-        raise InvalidEvent(
-            "assistant/chunk: turn, step and index are integers and the id of a call is a string, "
-            f"found {turn!r:.40}, {step!r:.40}, {index!r:.40}, {call_id!r:.40}"
-        )

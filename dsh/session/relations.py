@@ -8,8 +8,8 @@ so a strict reader would lock people out of logs that are complete in every othe
 from typing import Any
 
 from dsh.session.error import InvalidEvent
-from dsh.session.event import SessionEvent
-from dsh.session.value import FrozenDict, safe_int
+from dsh.session.event import Surface
+from dsh.session.value import safe_int
 
 _IN_STEP = frozenset({"step/end", "assistant/chunk", "assistant/message", "tool/call"})
 _IN_TURN = frozenset({"todo/write", "request/header", "request/context"})
@@ -38,13 +38,12 @@ class Relations:
         made.pending = list(self.pending)
         return made
 
-    def check(self, event: SessionEvent) -> None:
-        """Refuse a candidate that does not fit here.
+    def check(self, kind: str, data: Any, surface: Surface | None) -> None:
+        """Refuse a candidate that does not fit here. Its payload has the shape of its type.
 
         Raises:
             InvalidEvent: the message says what is open and what the candidate names.
         """
-        kind, data = event.type, event.data
         if kind in _IN_STEP:
             self.check_step(kind, _number(data, "turn"), _number(data, "step"))
         elif kind == "turn/start":
@@ -57,7 +56,7 @@ class Relations:
         elif kind == "step/start":
             self._check_step_start(data)
         elif kind == "tool/result":
-            self._check_result(event)
+            self._check_result(data, surface)
         elif kind in _IN_TURN and self.open_turn is None:
             raise InvalidEvent(f"{kind} needs an open turn")
 
@@ -84,24 +83,23 @@ class Relations:
                 f"step/start: step {self.last_step + 1} comes next, found {_shown(data, 'step')}"
             )
 
-    def _check_result(self, event: SessionEvent) -> None:
-        if event.surface != "append":
+    def _check_result(self, data: Any, surface: Surface | None) -> None:
+        if surface != "append":
             if self.open_turn is None:
                 raise InvalidEvent("a tool/result replacement needs an open turn")
             return
-        data = event.data
         self.check_step("tool/result", _number(data, "turn"), _number(data, "step"))
         call_id = data["message"]["source"]["callId"]
         error = data.get("error")
-        started = isinstance(error, FrozenDict) and error.get("code") == "TOOL_NOT_STARTED"
+        started = isinstance(error, dict) and error.get("code") == "TOOL_NOT_STARTED"
         if call_id not in self.pending and not started:
             raise InvalidEvent(f"tool/result: no tool/call of this step waits for {call_id!r}")
 
-    def advance(self, event: SessionEvent) -> None:
+    def advance(self, kind: str, data: Any) -> None:
         """Take a committed event into account."""
-        match event.type:
+        match kind:
             case "turn/start":
-                self.open_turn = _number(event.data, "turn")
+                self.open_turn = _number(data, "turn")
                 self.last_turn = self.open_turn or self.last_turn
                 self.open_step, self.last_step = None, 0
                 self.pending.clear()
@@ -109,25 +107,25 @@ class Relations:
                 self.open_turn = self.open_step = None
                 self.pending.clear()
             case "step/start":
-                self.open_step = _number(event.data, "step")
+                self.open_step = _number(data, "step")
                 self.last_step = self.open_step or self.last_step
                 self.pending.clear()
             case "step/end":
                 self.open_step = None
                 self.pending.clear()
             case "tool/call":
-                call_id = event.data.get("callId") if isinstance(event.data, FrozenDict) else None
+                call_id = data.get("callId") if isinstance(data, dict) else None
                 if type(call_id) is str:
                     self.pending.append(call_id)
             case "tool/result":
-                answered = event.data["message"]["source"]["callId"]
+                answered = data["message"]["source"]["callId"]
                 if answered in self.pending:
                     self.pending.remove(answered)
 
 
 def _number(data: Any, key: str) -> int | None:
-    return safe_int(data.get(key)) if isinstance(data, FrozenDict) else None
+    return safe_int(data.get(key)) if isinstance(data, dict) else None
 
 
 def _shown(data: Any, key: str) -> str:
-    return f"{data.get(key) if isinstance(data, FrozenDict) else None!r}"[:60]
+    return f"{data.get(key) if isinstance(data, dict) else None!r}"[:60]

@@ -4,10 +4,10 @@ The closers follow from the log alone; computing them twice gives nothing the se
 plugins (compaction, approvals, commands, hooks, workflows) are their owners' to close.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dsh.session.chunk_row import ChunkRun
+from dsh.session.chunk_row import ChunkRun, Entry
 from dsh.session.event import RepairEvent, SessionEvent
 from dsh.session.value import JsonObject, freeze, safe_int
 
@@ -21,9 +21,6 @@ _NOT_STARTED = (
     "Call it again if it is still needed."
 )
 
-StoredEntry = JsonObject | SessionEvent | ChunkRun
-"""One entry of a log that may not have been checked yet."""
-
 
 class _Call:
     """A tool call of the model that has no result: the step it belongs to, and where it was started."""
@@ -35,42 +32,72 @@ class _Call:
         self.call_seq: int | None = None
 
 
-class _Scan:
-    """What is open after the entries seen so far."""
+class OpenEnds:
+    """What is open after the entries seen so far. They need not have been validated.
+
+    Closers made from wrong numbers are as wrong as these; the validation of the whole finds both.
+    """
 
     def __init__(self) -> None:
-        self.turn: Any = None
-        self.step: Any = None
-        self.turn_open = self.step_open = False
-        self.calls: dict[str, _Call] = {}
+        self._seq = 0
+        self._time = 0
+        self._turn: Any = None
+        self._step: Any = None
+        self._has_turn = self._has_step = False
+        self._calls: dict[str, _Call] = {}
 
-    def see(self, kind: object, seq: int, data: JsonObject) -> None:
+    def see(self, entry: JsonObject | Entry) -> None:
+        """Take the next entry into account."""
+        if isinstance(entry, ChunkRun):
+            self._seq, self._time = entry.stop, entry.last_time
+            return
+        fields = entry.to_json() if isinstance(entry, SessionEvent) else entry
+        if isinstance(data := fields.get("data"), Mapping):
+            self._follow(fields.get("type"), data)
+        self._seq, self._time = self._seq + 1, safe_int(fields.get("time")) or 0
+
+    def _follow(self, kind: object, data: JsonObject) -> None:
         match kind:
             case "turn/start":
-                self.turn_open, self.turn = True, data.get("turn")
-                self.step_open = False
-                self.calls.clear()
+                self._has_turn, self._turn = True, data.get("turn")
+                self._has_step = False
+                self._calls.clear()
             case "turn/end":
-                self.turn_open = self.step_open = False
-                self.calls.clear()
+                self._has_turn = self._has_step = False
+                self._calls.clear()
             case "step/start":
-                self.step_open, self.step = True, data.get("step")
+                self._has_step, self._step = True, data.get("step")
             case "step/end":
-                self.step_open = False
-                self.calls.clear()
+                self._has_step = False
+                self._calls.clear()
             case "assistant/message":
                 for call_id in _requested(data.get("message")):
-                    if call_id in self.calls:
-                        self.calls[call_id].call_seq = None
-                        self.calls[call_id].step = data.get("step")
+                    if call_id in self._calls:
+                        self._calls[call_id].call_seq = None
+                        self._calls[call_id].step = data.get("step")
                     else:
-                        self.calls[call_id] = _Call(data.get("step"))
+                        self._calls[call_id] = _Call(data.get("step"))
             case "tool/call":
-                call = self.calls.get(str(data.get("callId")))
+                call = self._calls.get(str(data.get("callId")))
                 if call is not None:
-                    call.call_seq = seq
+                    call.call_seq = self._seq
             case "tool/result":
-                self.calls.pop(_answered(data.get("message")), None)
+                self._calls.pop(_answered(data.get("message")), None)
+
+    def closers(self) -> list[RepairEvent]:
+        """The events that close the open turn; none where no turn is open."""
+        return list(self._close()) if self._has_turn else []
+
+    def _close(self) -> Iterator[RepairEvent]:
+        seq = self._seq
+        for call_id, call in self._calls.items():
+            yield _result(call_id, call, self._turn, seq, self._time)
+            seq += 1
+        if self._has_step:
+            yield _event("step/end", seq, self._time, {"turn": self._turn, "step": self._step})
+            seq += 1
+        reason = {"kind": "interrupted"}
+        yield _event("turn/end", seq, self._time, {"turn": self._turn, "reason": reason})
 
 
 def _requested(message: object) -> Iterator[str]:
@@ -84,35 +111,6 @@ def _answered(message: object) -> str:
     source = message.get("source") if isinstance(message, Mapping) else None
     call_id = source.get("callId") if isinstance(source, Mapping) else None
     return call_id if type(call_id) is str else ""
-
-
-def closers(entries: Sequence[StoredEntry]) -> list[RepairEvent]:
-    """The events that close the open turn at the end of a log; none where no turn is open.
-
-    The entries need not have been validated; the closers are then as wrong as the numbers they were made
-    from, and the validation of the whole finds both.
-    """
-    scan = _Scan()
-    seq, time = 0, 0
-    for entry in entries:
-        if isinstance(entry, ChunkRun):
-            seq, time = entry.stop, entry.last_time
-            continue
-        fields = entry.to_json() if isinstance(entry, SessionEvent) else entry
-        if isinstance(data := fields.get("data"), Mapping):
-            scan.see(fields.get("type"), seq, data)
-        seq, time = seq + 1, safe_int(fields.get("time")) or 0
-    return list(_close(scan, seq, time)) if scan.turn_open else []
-
-
-def _close(scan: _Scan, seq: int, time: int) -> Iterator[RepairEvent]:
-    for call_id, call in scan.calls.items():
-        yield _result(call_id, call, scan.turn, seq, time)
-        seq += 1
-    if scan.step_open:
-        yield _event("step/end", seq, time, {"turn": scan.turn, "step": scan.step})
-        seq += 1
-    yield _event("turn/end", seq, time, {"turn": scan.turn, "reason": {"kind": "interrupted"}})
 
 
 def _result(call_id: str, call: _Call, turn: Any, seq: int, time: int) -> RepairEvent:

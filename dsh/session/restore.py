@@ -1,19 +1,21 @@
 """From the decoded lines of a stored log to a session, in the order that decides which error wins.
 
 Retired vocabulary over the whole log; for each event the conversion of old shapes and the shape of its
-message; known types; closers; then header, envelopes, sequence and surface by building the session
-(`spec/session-log.md` §13, `spec/persistence.md` §4). Nothing is written before all of it has passed.
+message; known types; header, envelopes, sequence and surface by building the session, closers last
+(`spec/session-log.md` §13, `spec/persistence.md` §4). Each entry passes once and none is kept as it came:
+a log may be as long as it likes. Nothing is written before all of it has passed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from enum import IntEnum
 
 from dsh.session.chunk_row import ChunkRun, Entry
-from dsh.session.error import CorruptLog, InvalidEvent, JsonError, UnsupportedLog
+from dsh.session.error import CorruptLog, InvalidEvent, InvalidHeader, JsonError, UnsupportedLog
 from dsh.session.event import RepairEvent
 from dsh.session.header import SessionHeader, header_from_json
 from dsh.session.legacy import LegacyReader
 from dsh.session.log import Clock, Session, now_ms
-from dsh.session.repair import closers
+from dsh.session.repair import OpenEnds
 from dsh.session.value import JsonObject
 from dsh.session.vocabulary import check_message_payload, check_retired, is_known
 
@@ -42,65 +44,112 @@ class Restored:
         return session
 
 
+class _Stage(IntEnum):
+    """The checks of an entry, in the order in which their errors win over each other's."""
+
+    RETIRED = 0
+    SHAPE = 1
+    TYPE = 2
+    HEADER = 3
+    RULE = 4
+    PASSED = 5
+
+
+class Restorer:
+    """Checks and repairs one stored log. State: the session so far, and the error that wins so far."""
+
+    def __init__(self, header: SessionHeader | JsonObject, *, clock: Clock = now_ms) -> None:
+        """`header` is from `header_from_line`, or in its in-memory shape."""
+        self._clock = clock
+        self._stage = _Stage.PASSED
+        self._error: CorruptLog | UnsupportedLog | InvalidHeader | None = None
+        self._count = 0
+        session_id = header.id if isinstance(header, SessionHeader) else str(header.get("id"))
+        self._legacy = LegacyReader(session_id)
+        self._ends = OpenEnds()
+        try:
+            checked = header if isinstance(header, SessionHeader) else header_from_json(header)
+        except (InvalidHeader, UnsupportedLog) as error:
+            self._stage, self._error = _Stage.HEADER, error
+            checked = SessionHeader(id=session_id, created_at=0)
+        self._session = Session(checked, clock=clock)
+        self._restored: Restored | None = None
+
+    @property
+    def length(self) -> int:
+        """How many events have been taken in without an error."""
+        return self._session.length
+
+    def take(self, entry: JsonObject | ChunkRun, line: bytes | None = None) -> None:
+        """Take the next entry. What is wrong with it is remembered, for a later one may be worse.
+
+        Args:
+            entry: a line as decoded, a packed row through `row_to_run`; it is not changed.
+            line: the text of it, where there is one.
+        """
+        index, self._count = self._count, self._count + 1
+        stage = _Stage.RETIRED
+        try:
+            current = entry
+            if not isinstance(entry, ChunkRun):
+                check_retired(str(entry.get("type")), entry.get("data"))
+                if self._stage <= (stage := _Stage.SHAPE):
+                    return
+                current = self._legacy.convert(entry)
+                check_message_payload(str(current.get("type")), current.get("data"))
+                if self._stage <= (stage := _Stage.TYPE):
+                    return
+                check_known(index, current)
+            if self._stage <= (stage := _Stage.RULE):
+                return
+            self._ends.see(current)
+            self._session.load(current, line=line if current is entry else None)
+        except UnsupportedLog as error:
+            self._fail(stage, error)
+        except (InvalidEvent, JsonError) as error:
+            self._fail(stage, _corrupt(index, entry, error))
+
+    def _fail(self, stage: _Stage, error: CorruptLog | UnsupportedLog) -> None:
+        if stage < self._stage:
+            self._stage, self._error = stage, error
+
+    def finish(self) -> Restored:
+        """No more entries: the log with its closers.
+
+        Raises:
+            CorruptLog: an entry breaks a rule; `index` says which (closers count on from the last entry).
+            UnsupportedLog: an event type that this program does not know and may not pass over.
+            InvalidHeader: the header breaks a rule.
+        """
+        if self._restored is None:
+            if self._error is not None:
+                raise self._error
+            added = self._ends.closers()
+            for index, closer in enumerate(added, self._count):
+                try:
+                    self._session.load(closer)
+                except (InvalidEvent, JsonError) as error:
+                    raise _corrupt(index, closer, error) from error
+            self._session.first_live_seq = self._session.length
+            self._restored = Restored(self._session, tuple(added), self._clock)
+        return self._restored
+
+
 def restore(
     header: SessionHeader | JsonObject,
-    entries: Sequence[JsonObject | ChunkRun],
+    entries: Iterable[JsonObject | ChunkRun],
     *,
     clock: Clock = now_ms,
 ) -> Restored:
-    """Check and repair a stored log.
-
-    Args:
-        header: from `header_from_line`, or in its in-memory shape.
-        entries: each line as decoded, packed rows through `row_to_run`; the objects are not changed.
+    """Check and repair a log whose entries are at hand.
 
     Raises:
-        CorruptLog: an entry breaks a rule; `index` says which (closers count on from the last entry).
-        UnsupportedLog: an event type that this program does not know and may not pass over.
-        InvalidHeader: the header breaks a rule.
+        CorruptLog, UnsupportedLog, InvalidHeader: as `Restorer.finish`.
     """
-    converted = convert(header.id if isinstance(header, SessionHeader) else str(header.get("id")), entries)
-    added = closers(converted)
-    checked = header if isinstance(header, SessionHeader) else header_from_json(header)
-    session = Session(checked, clock=clock)
-    for index, entry in enumerate([*converted, *added]):
-        try:
-            session.load(entry)
-        except (InvalidEvent, JsonError) as error:
-            raise _corrupt(index, entry, error) from error
-    session.first_live_seq = session.length
-    return Restored(session, tuple(added), clock)
-
-
-def convert(session_id: str, entries: Sequence[JsonObject | ChunkRun]) -> list[JsonObject | ChunkRun]:
-    """The entries with old shapes brought up to date, all types known. For readers of a whole log.
-
-    Raises:
-        CorruptLog: retired vocabulary, an old shape that is damaged, or a message out of shape.
-        UnsupportedLog: an event type that this program does not know and may not pass over.
-    """
-    for index, entry in enumerate(entries):
-        if not isinstance(entry, ChunkRun):
-            try:
-                check_retired(str(entry.get("type")), entry.get("data"))
-            except InvalidEvent as error:
-                raise _corrupt(index, entry, error) from error
-    reader = LegacyReader(session_id)
-    out: list[JsonObject | ChunkRun] = []
-    for index, entry in enumerate(entries):
-        if isinstance(entry, ChunkRun):
-            out.append(entry)
-            continue
-        try:
-            current = reader.convert(entry)
-            check_message_payload(str(current.get("type")), current.get("data"))
-        except InvalidEvent as error:
-            raise _corrupt(index, entry, error) from error
-        out.append(current)
-    for index, entry in enumerate(out):
-        if not isinstance(entry, ChunkRun):
-            check_known(index, entry)
-    return out
+    restorer = Restorer(header, clock=clock)
+    for entry in entries:
+        restorer.take(entry)
+    return restorer.finish()
 
 
 def check_known(index: int, entry: JsonObject) -> None:

@@ -203,6 +203,11 @@ def decode_strict(data: bytes | str) -> JsonValue:
         return _decode_with_surrogates(raw)
 
 
+def is_shallow(text: bytes) -> bool:
+    """Whether a JSON text has so few brackets that its value cannot be nested too deeply."""
+    return text.count(b"{") + text.count(b"[") <= MAX_DEPTH
+
+
 def _decode_with_surrogates(data: bytes) -> JsonValue:
     try:
         return json.loads(data.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite)

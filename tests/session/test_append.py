@@ -376,6 +376,10 @@ def test_a_chunk_that_does_not_belong_here_is_refused(turn: int, step: int, chun
     assert log.length == 2
 
 
+def test_a_session_without_events_is_a_session_all_the_same() -> None:
+    assert bool(session())
+
+
 def test_an_event_that_is_not_there_is_an_index_error() -> None:
     for seq in (-1, 2):
         with pytest.raises(IndexError):

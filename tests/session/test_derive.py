@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-import dsh.session.log
+import dsh.session.derive
 from dsh.session.event import SessionEvent
 from dsh.session.header import canonical_header, headers_equal
 from dsh.session.message import Message, text_of, user_message
@@ -66,13 +66,13 @@ def test_a_reply_that_only_carries_usage_is_not_shown() -> None:
 
 def test_deriving_costs_as_much_as_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
     log, projected = session(), []
-    original = dsh.session.log.project
+    original = dsh.session.derive.project
 
     def counted(event: SessionEvent) -> Message | None:
         projected.append(event.seq)
         return original(event)
 
-    monkeypatch.setattr(dsh.session.log, "project", counted)
+    monkeypatch.setattr(dsh.session.derive, "project", counted)
     for number in range(10):
         say(log, "x", f"m-{number}")
         first = log.derive_messages()

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from dsh.session.error import CorruptLog
-from dsh.session.restore import convert, restore
+from dsh.session.legacy import LegacyReader
+from dsh.session.restore import restore
 from tests.ids import readable
 from tests.session.build import header, plain, prompt, result, stored
 
@@ -14,7 +15,7 @@ TEXT = [{"type": "text", "text": "x"}]
 
 
 def converted(kind: str, data: Any, **envelope: Any) -> dict[str, Any]:
-    [entry] = convert("s", [stored(kind, 0, data, **envelope)])
+    entry = LegacyReader("s").convert(stored(kind, 0, data, **envelope))
     assert isinstance(entry, dict)
     return entry
 
@@ -104,9 +105,10 @@ def test_an_old_replacement_of_a_result_keeps_the_id_of_its_target() -> None:
     first = stored("tool/result", 0, {"turn": 1, "step": 1, "message": plain(result("c", id="kept"))})
     second = stored("tool/result", 1, old, surfaceOp={"op": "replace", "start": 0, "end": 0})
 
-    replacement = convert("s", [first, second])[1]
+    reader = LegacyReader("s")
+    reader.convert(first)
+    replacement = reader.convert(second)
 
-    assert isinstance(replacement, dict)
     assert replacement["data"]["message"]["id"] == "kept"
 
 
@@ -155,7 +157,7 @@ def test_an_old_replacement_of_a_result_keeps_the_id_of_its_target() -> None:
 )
 def test_damaged_old_shapes_are_corruption(kind: str, data: Any) -> None:
     with pytest.raises(CorruptLog) as caught:
-        convert("s", [stored("feedback/record", 0, {}), stored(kind, 1, data)])
+        restore(header(), [stored("feedback/record", 0, {}), stored(kind, 1, data)])
 
     assert caught.value.index == 1
 
@@ -170,6 +172,6 @@ def test_retired_vocabulary_is_found_before_anything_else() -> None:
 def test_what_was_read_is_not_changed() -> None:
     entry = stored("turn/start", 0, {"turn": 1, "trigger": {"kind": "x"}})
 
-    convert("s", [entry])
+    restore(header(), [entry])
 
     assert "trigger" in entry["data"]

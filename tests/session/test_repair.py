@@ -1,5 +1,6 @@
 """Closers of a log that a crash cut short (`spec/session-log.md` §13, case RF-01)."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -7,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsh.session.chunk import TextDelta
+from dsh.session.chunk_row import Entry
 from dsh.session.error import CorruptLog
+from dsh.session.event import RepairEvent
 from dsh.session.log import Session
-from dsh.session.repair import closers
+from dsh.session.repair import OpenEnds
 from dsh.session.restore import restore
 from dsh.session.value import JsonObject
 from tests.ids import readable
@@ -25,6 +28,13 @@ from tests.session.build import (
     session,
     stored,
 )
+
+
+def closers(entries: Iterable[JsonObject | Entry]) -> list[RepairEvent]:
+    ends = OpenEnds()
+    for entry in entries:
+        ends.see(entry)
+    return ends.closers()
 
 
 def asked(*calls: str) -> Session:

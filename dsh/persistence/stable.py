@@ -1,0 +1,67 @@
+"""Reading a file that another process may be writing: what is answered was there at one moment."""
+
+import os
+import stat
+from collections.abc import Callable
+from io import FileIO
+from pathlib import Path
+from typing import TypeVar
+
+from dsh.persistence.error import LogRefusal, PersistenceError, SessionCorruption
+
+T = TypeVar("T")
+
+STABLE_READS = 5
+"""How often a file that changes while it is read is read again before that becomes an error."""
+
+
+def revision_of(found: os.stat_result) -> str:
+    """A token that changes whenever the file may have; compare for equality only."""
+    return f"{found.st_dev}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
+
+
+def open_regular(path: Path) -> FileIO:
+    """Open without waiting for a writer, as a pipe would make us do; only a regular file is a log.
+
+    Raises:
+        SessionCorruption: it is something else.
+        OSError: it cannot be opened.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    mode = os.fstat(fd).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(fd)
+        kind = "a folder" if stat.S_ISDIR(mode) else "no regular file"
+        raise SessionCorruption(f"this is {kind}, not a session log", path=str(path))
+    return FileIO(fd, closefd=True)
+
+
+def read_stably(path: Path, read: Callable[[FileIO, os.stat_result], T]) -> T:
+    """What `read` makes of a file that did not change meanwhile. Where it did, it is read again.
+
+    Raises:
+        LogRefusal: what `read` raised on a file at rest.
+        PersistenceError: it kept changing, or is no regular file.
+        OSError: it cannot be read.
+    """
+    for _ in range(STABLE_READS):
+        with open_regular(path) as file:
+            before = os.fstat(file.fileno())
+            refusal: LogRefusal | None = None
+            try:
+                made = read(file, before)
+            except LogRefusal as error:
+                refusal = error
+            if revision_of(os.fstat(file.fileno())) == revision_of(before):
+                if refusal is not None:
+                    raise refusal
+                return made
+    raise PersistenceError(
+        f"{path}: the file changed during each of {STABLE_READS} attempts to read it",
+        hint="another program is writing this log; try again when it has ended",
+    )
+
+
+def read_bytes(path: Path) -> tuple[bytes, os.stat_result]:
+    """All bytes of a file at one moment, and its state then. Raises as `read_stably`."""
+    return read_stably(path, lambda file, found: (file.readall(), found))

@@ -1,0 +1,68 @@
+"""A log takes no more memory than a few times its file (case SL-07)."""
+
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dsh.persistence.view import LogView
+from dsh.session.message import user_message
+from tests.persistence.golden import HEADER, framed, line, turn_end, turn_start, view_of
+
+TURNS = 3_000
+
+
+def turn(number: int) -> list[bytes]:
+    """The rows of a turn that says little, every one of them small."""
+    at = {"turn": number, "step": 1}
+    seq = (number - 1) * 6
+    delta = {"type": "text-delta", "index": 0, "text": "ok"}
+    return [
+        turn_start(seq, number),
+        line("step/start", seq + 1, at),
+        line("user/message", seq + 2, user_message("go on", id=f"m-{number}"), surfaceOp="append"),
+        line("assistant/chunk", seq + 3, {**at, "chunk": delta}),
+        line("step/end", seq + 4, at),
+        turn_end(seq + 5, number),
+    ]
+
+
+def small_rows() -> bytes:
+    return b"".join(row for number in range(1, TURNS + 1) for row in turn(number))
+
+
+def one_long_line() -> bytes:
+    long = user_message("x" * 4_000_000, id="m-1")
+    return turn_start(0) + line("user/message", 1, long, surfaceOp="append") + turn_end(2)
+
+
+@pytest.mark.parametrize("is_zstd", [False, True])
+@pytest.mark.parametrize("body", [small_rows, one_long_line])
+def test_opening_a_log_takes_less_than_five_times_its_text(
+    tmp_path: Path, body: Callable[[], bytes], is_zstd: bool
+) -> None:
+    text = body()
+    path = tmp_path / "log"
+    path.write_bytes(framed(text) if is_zstd else HEADER + text)
+    tracemalloc.start()
+    try:
+        session = view_of(path).to_session()
+        kept, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert session.length in (TURNS * 6 + 1, 4)
+    assert kept < 3 * len(text)
+    assert peak < 5 * len(text)
+
+
+def test_what_is_held_as_text_reads_as_what_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(HEADER + small_rows())
+
+    view: LogView = view_of(path)
+
+    assert [event.seq for event in view.events()] == list(range(TURNS * 6))
+    assert view.event(8).data == user_message("go on", id="m-2")
+    assert [message["id"] for message in view.derive_messages()][-1] == f"m-{TURNS}"
