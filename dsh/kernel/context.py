@@ -13,6 +13,7 @@ from dsh.errors import KernelError
 from dsh.kernel.effect import Effect
 from dsh.kernel.event import Hook, Subject
 from dsh.kernel.fiber import FIBER_CREATED, Fiber, FiberState
+from dsh.kernel.foreign import contained
 from dsh.kernel.key import Event, ServiceKey, name_of
 from dsh.kernel.plugin import inject_map, runtime_of
 from dsh.kernel.root import Impl, Kernel, Realm
@@ -276,8 +277,8 @@ class Context:
         async def work() -> None:
             try:
                 await coro
-            except Exception as error:
-                self.kernel.failed(error, f"task {label} of {self.fiber.name}")
+            except BaseException as error:
+                self.kernel.failed(contained(error, f"task {label}"), f"task {label} of {self.fiber.name}")
             finally:
                 self.fiber.release(effect)
 

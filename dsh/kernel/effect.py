@@ -12,6 +12,8 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
 from typing import Any, Protocol
 
+from dsh.kernel.foreign import contained
+
 Disposer = Callable[[], Any]
 
 
@@ -117,8 +119,8 @@ class Effect:
     def _dispose_one(self, errors: list[Exception]) -> Any:
         try:
             return self._disposers.pop()()
-        except Exception as error:
-            errors.append(error)
+        except BaseException as error:
+            errors.append(contained(error, f"a disposer of {self.label}"))
             return None
 
     def _finish_later(self, errors: list[Exception], first: Awaitable[Any]) -> "asyncio.Task[None]":
@@ -130,8 +132,8 @@ class Effect:
                 if inspect.isawaitable(answer):
                     try:
                         await answer
-                    except Exception as error:
-                        errors.append(error)
+                    except BaseException as error:
+                        errors.append(contained(error, f"a disposer of {self.label}"))
                 if not self._disposers:
                     return
                 answer = self._dispose_one(errors)

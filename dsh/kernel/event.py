@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from dsh.errors import KernelError
 from dsh.kernel.effect import Owner
+from dsh.kernel.foreign import contained
 from dsh.kernel.key import Event, Mode
 
 P = TypeVar("P")
@@ -82,22 +83,23 @@ class EventTable:
 
     def emit(self, event: "Event[P, Any] | str", payload: P, subject: Subject | None) -> None:
         name = self.check(event, "emit")
-        contained = not isinstance(event, str) and event.contained
+        is_contained = not isinstance(event, str) and event.contained
         for hook in self.select(name, subject):
             try:
                 answer = hook.fn(payload)
-            except Exception as error:
-                if not contained or getattr(error, "code", "") == "INVARIANT":
-                    raise
+            except BaseException as raised:
+                error = contained(raised, f"a listener of {name}")
+                if not is_contained or getattr(error, "code", "") == "INVARIANT":
+                    raise error  # noqa: B904 -- the same one, or it has its cause
                 report(hook.owner, name, error)
                 continue
             if answer is not None and inspect.isawaitable(answer):
-                hook.owner.keep(_contained(answer, hook.owner, name), f"listener of {name}")
+                hook.owner.keep(_reported(answer, hook.owner, name), f"listener of {name}")
 
     async def parallel(self, event: "Event[P, Any] | str", payload: P, subject: Subject | None) -> None:
         name = self.check(event, "parallel")
         answers = await asyncio.gather(
-            *(_called(hook, payload) for hook in self.select(name, subject)), return_exceptions=True
+            *(_called(hook, name, payload) for hook in self.select(name, subject)), return_exceptions=True
         )
         failures = [a for a in answers if isinstance(a, Exception)]
         for answer in answers:
@@ -109,7 +111,7 @@ class EventTable:
     async def serial(self, event: "Event[P, R] | str", payload: P, subject: Subject | None) -> R | None:
         name = self.check(event, "serial")
         for hook in self.select(name, subject):
-            answer = await _called(hook, payload)
+            answer = await _called(hook, name, payload)
             if answer is not None and answer is not False:
                 return answer  # type: ignore[no-any-return]
         return None
@@ -117,7 +119,7 @@ class EventTable:
     def bail(self, event: "Event[P, R] | str", payload: P, subject: Subject | None) -> R | None:
         name = self.check(event, "bail")
         for hook in self.select(name, subject):
-            answer = hook.fn(payload)
+            answer = _asked(hook, name, payload)
             if answer is not None and answer is not False:
                 return answer  # type: ignore[no-any-return]
         return None
@@ -140,7 +142,7 @@ class EventTable:
                 called = True
                 if index == len(hooks):
                     return inner()
-                return hooks[index].fn(payload, step(index + 1))  # type: ignore[no-any-return]
+                return _asked(hooks[index], name, payload, step(index + 1))  # type: ignore[no-any-return]
 
             return following
 
@@ -151,13 +153,25 @@ def report(owner: Owner, name: str, error: BaseException) -> None:
     owner.logger.error("listener of %s failed: %s", name, error, exc_info=error)
 
 
-async def _called(hook: Hook, payload: Any) -> Any:
-    answer = hook.fn(payload)
-    return await answer if inspect.isawaitable(answer) else answer
+def _asked(hook: Hook, name: str, *args: Any) -> Any:
+    try:
+        return hook.fn(*args)
+    except BaseException as error:
+        raise contained(error, f"a listener of {name}")  # noqa: B904 -- the same one, or it has its cause
 
 
-async def _contained(answer: Awaitable[Any], owner: Owner, name: str) -> None:
+async def _called(hook: Hook, name: str, payload: Any) -> Any:
+    answer = _asked(hook, name, payload)
+    if not inspect.isawaitable(answer):
+        return answer
+    try:
+        return await answer
+    except BaseException as error:
+        raise contained(error, f"a listener of {name}")  # noqa: B904 -- the same one, or it has its cause
+
+
+async def _reported(answer: Awaitable[Any], owner: Owner, name: str) -> None:
     try:
         await answer
-    except Exception as error:
-        report(owner, name, error)
+    except BaseException as error:
+        report(owner, name, contained(error, f"a listener of {name}"))

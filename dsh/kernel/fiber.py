@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dsh.errors import KernelError
 from dsh.kernel.effect import Effect
+from dsh.kernel.foreign import contained
 from dsh.kernel.key import Event
 from dsh.kernel.plugin import Runtime
 from dsh.kernel.root import Impl, Kernel, Realm
@@ -166,7 +167,8 @@ class Fiber:
             )
             try:
                 await effect()
-            except Exception as error:
+            except BaseException as raised:
+                error = contained(raised, f"disposing {effect.label}")
                 self.logger.error("disposing %s failed: %s", effect.label, error, exc_info=error)
             finally:
                 slow.cancel()
@@ -257,10 +259,8 @@ class Fiber:
         takes_config = len(inspect.signature(body).parameters) > 1
         try:
             await effect.run_inline(lambda: body(self.ctx, self.config) if takes_config else body(self.ctx))
-        except (Exception, asyncio.CancelledError, KeyboardInterrupt):
-            raise
-        except BaseException as error:  # a plugin that calls sys.exit() fails like any other
-            raise KernelError(f"plugin {self.name} raised {type(error).__name__}: {error}") from error
+        except BaseException as error:
+            raise contained(error, f"plugin {self.name}")  # noqa: B904 -- the same one, or it has its cause
 
     async def _unload(self) -> None:
         await self._run_disposers()

@@ -1,0 +1,34 @@
+"""Code of plugins may raise anything; here all of it becomes an ordinary failure.
+
+A plugin that calls `sys.exit()`, leaks a cancelled future or raises a `BaseException` of its own has
+failed like any other: it must neither end the process nor silently end the task that called it.
+"""
+
+import asyncio
+
+from dsh.errors import KernelError
+
+
+def contained(error: BaseException, who: str) -> Exception:
+    """What `who` raised, as a failure for ordinary handlers. Call it where a `BaseException` is caught.
+
+    Raises:
+        BaseException: the same error, where the running task itself is going down: it is being cancelled
+            from outside, or its loop is gone and its coroutine is being closed.
+    """
+    if isinstance(error, Exception):
+        return error
+    if isinstance(error, asyncio.CancelledError | GeneratorExit) and _is_going_down(error):
+        raise error
+    said = f": {error}" if str(error) else ""
+    failure = KernelError(f"{who} raised {type(error).__name__}{said}", code="FOREIGN_EXIT")
+    failure.__cause__ = error
+    return failure
+
+
+def _is_going_down(error: BaseException) -> bool:
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no loop runs
+        return True
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
