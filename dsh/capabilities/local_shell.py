@@ -55,20 +55,19 @@ class LocalShell:
         timeout_ms = self._timeout_ms(request.timeout_ms)
         fused = CancelToken.any_of(request.signal)
         limits = Collect(config.max_output_bytes, config.max_spill_bytes)
-        process = self._subprocess.spawn(
-            SpawnSpec(
-                argv=argv,
-                cwd=request.workdir or config.cwd or str(Path.cwd()),
-                stdout=limits,
-                stderr=limits,
-                grace_ms=config.grace_ms,
-                env={**PLAIN_TERMINAL, **request.env, **request.dsh_env},
-                signal=fused,
-            )
+        spec = SpawnSpec(
+            argv=argv,
+            cwd=request.workdir or config.cwd or str(Path.cwd()),
+            stdout=limits,
+            stderr=limits,
+            grace_ms=config.grace_ms,
+            env={**PLAIN_TERMINAL, **request.env, **request.dsh_env},
+            signal=fused,
         )
-        timer = _call_later(timeout_ms / 1000, fused)
+        timer = asyncio.get_running_loop().call_later(timeout_ms / 1000, fused.cancel, TIMEOUT)
         try:
-            status = await process.done
+            process = self._subprocess.spawn(spec)
+            status = await process.finish()
         finally:
             timer.cancel()
             fused.detach()
@@ -82,16 +81,13 @@ class LocalShell:
             stdout=_stream(process.stdout.read()),
             stderr=_stream(process.stderr.read()),
             left_running=status.left_running,
+            detached=status.detached,
         )
 
     def _timeout_ms(self, asked: float | None) -> int:
         if asked is not None and not (asked > 0 and math.isfinite(asked)):
             raise SpawnError(f"a timeout must be a positive number of milliseconds, got {asked}")
         return math.ceil(min(asked or self._config.timeout_ms, self._config.max_timeout_ms))
-
-
-def _call_later(seconds: float, token: CancelToken) -> asyncio.TimerHandle:
-    return asyncio.get_running_loop().call_later(seconds, token.cancel, TIMEOUT)
 
 
 def _stream(captured: Captured) -> StreamText:

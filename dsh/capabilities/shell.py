@@ -48,7 +48,10 @@ class SandboxReport(msgspec.Struct, frozen=True):
 
 
 class ShellResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How a command ended. A non-zero exit is a result, not an error."""
+    """How a command ended. A non-zero exit is a result, not an error.
+
+    Neither code nor signal: it could not be killed.
+    """
 
     exit_code: int | None
     signal: str | None
@@ -60,6 +63,8 @@ class ShellResult(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: SandboxReport | None = None
     left_running: bool = False
     """Processes of the command live on in the background."""
+    detached: bool = False
+    """A process that the command moved to a session of its own lives on; nobody will end it."""
 
 
 class Shell(Protocol):

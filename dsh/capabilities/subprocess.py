@@ -41,17 +41,22 @@ class SpawnSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Cancelling it terminates the group."""
 
 
-class ExitStatus(msgspec.Struct, frozen=True):
-    """How the leader ended: by code, or by signal (`SIGTERM`)."""
+class ExitStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How the leader ended: by code, or by signal (`SIGTERM`). Neither: it could not be killed."""
 
     exit_code: int | None
     signal: str | None
     left_running: bool = False
     """Members of the group live on in the background."""
+    detached: bool = False
+    """A process that left the group held a pipe when it was given up: it runs on and is not ours to end."""
 
 
 class Captured(msgspec.Struct, frozen=True):
-    """A piece of a collected stream, decoded as UTF-8 with U+FFFD for what is not."""
+    """A piece of a collected stream, decoded as UTF-8 with U+FFFD for what is not.
+
+    It ends at a whole character: the start of one that is still coming in belongs to the next read.
+    """
 
     text: str
     raw: bytes
@@ -88,11 +93,14 @@ class ProcessHandle(Protocol):
     def done(self) -> Awaitable[ExitStatus]:
         """Ends when the leader has exited and its pipes are closed or given up; await it at will."""
 
+    async def finish(self) -> ExitStatus:
+        """Wait for `done` as its owner: if the waiting task is cancelled, the group is terminated."""
+
     def terminate(self) -> None:
         """SIGTERM to the group, SIGKILL after the grace period. Idempotent."""
 
-    async def wait_for_exit(self) -> None:
-        """Return when the whole group is gone."""
+    async def wait_for_exit(self) -> bool:
+        """Return when the whole group is gone; False when it was terminated and would not go."""
 
 
 class Subprocess(Protocol):

@@ -44,7 +44,12 @@ DESCRIPTION = (
     "terminal and standard input is empty, so commands that would ask must be told the answer by flags. "
     "Output over the limit is cut to its end. Prefer `read`, `edit`, `glob` and `grep` for files."
 )
-BACKGROUND_NOTE = "[processes of this command still run in the background; they are ended with the run]"
+BACKGROUND_NOTE = (
+    "[processes of this command still run in the background; what they print is no longer shown, and they "
+    "are ended with the run]"
+)
+DETACHED_NOTE = "[a process that this command detached still runs; it is not ended with the run]"
+UNKILLABLE_NOTE = "[the command was killed but has not ended: the system does not let go of it]"
 
 _STREAM = {
     "type": "object",
@@ -69,6 +74,7 @@ _VALUE = {
         "stdout": _STREAM,
         "stderr": _STREAM,
         "leftRunning": {"type": "boolean", "required": True},
+        "detached": {"type": "boolean", "required": True},
         "sandbox": {
             "type": "object",
             "additionalProperties": False,
@@ -127,6 +133,8 @@ class Bash:
         for name in ("command", "description"):
             if name in args and not args[name].strip():
                 raise ToolError(f"{name} must not be blank")
+        if "\0" in args["command"]:
+            raise ToolError("command must not hold a NUL character")
         timeout_ms = args.get("timeoutMs")
         if timeout_ms is not None and not (timeout_ms > 0 and math.isfinite(timeout_ms)):
             raise ToolError(f"timeoutMs must be a positive number, got {timeout_ms}")
@@ -151,6 +159,8 @@ class Bash:
         root = execution.agent.session.header.cwd if execution.agent is not None else None
         base = os.path.realpath(root) if root else (policy.workspace_root if policy else None)
         if not asked:
+            if base is not None and not os.path.isdir(base):  # noqa: PTH112
+                raise ToolError(f"the working directory {base!r} is gone; name another one with workdir")
             return base
         path = os.path.normpath(os.path.join(base or os.getcwd(), asked))  # noqa: PTH109, PTH118
         if not os.path.isdir(path):  # noqa: PTH112
@@ -169,6 +179,7 @@ def _value(result: ShellResult) -> dict[str, Any]:
         "stdout": _stream_value(result.stdout),
         "stderr": _stream_value(result.stderr),
         "leftRunning": result.left_running,
+        "detached": result.detached,
     }
     if result.sandbox is not None:
         value["sandbox"] = {"mode": result.sandbox.mode, "denied": result.sandbox.denied}
@@ -190,8 +201,13 @@ def render(args: Args, value: Mapping[str, Any]) -> str:
     if sandbox is not None and sandbox["denied"]:
         text = _on_new_line(text, denial_marker(sandbox["mode"]))
         text = _on_new_line(text, escalation_marker(SUBJECT))
-    if value["leftRunning"]:
+    is_over = value["exitCode"] is not None or value["signal"] is not None
+    if not is_over:
+        text = _on_new_line(text, UNKILLABLE_NOTE)
+    elif value["leftRunning"]:
         text = _on_new_line(text, BACKGROUND_NOTE)
+    if value["detached"]:
+        text = _on_new_line(text, DETACHED_NOTE)
     if value["timedOut"]:
         text = _on_new_line(text, f"[timed out after {value['timeoutMs']}ms]")
     if value["signal"] is not None:

@@ -82,7 +82,7 @@ class SearchProgram:
         )
         try:
             process = self._subprocess.spawn(spec)
-            status = await process.done
+            status = await process.finish()
         except SpawnError as error:
             raise SearchError("SEARCH_FAILED", f"the search could not be started: {error}") from error
         if signal.cancelled:

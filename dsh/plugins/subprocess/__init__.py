@@ -1,0 +1,102 @@
+"""Row `subprocess`: starts processes in groups of their own and leaves none behind.
+
+A child gets the null device or given bytes as stdin, real pipes for its output, an environment without
+secrets, and no terminal. Its output is read until it exits, not until the pipes close, since a child in
+the background may hold them for ever (`spec/capabilities-core.md` §8).
+"""
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+from dsh.capabilities.subprocess import MAX_TIMER_MS, SUBPROCESS, SpawnError, SpawnSpec
+from dsh.kernel import Context, Service
+from dsh.plugins.subprocess.collector import SpillFolder
+from dsh.plugins.subprocess.process import Process
+
+__all__ = ["apply"]
+
+SECRET_NAME = re.compile(r"(?<!MON)KEY(?!BOARD)|PASSW|PASSPHRASE|SECRET|TOKEN|CREDENTIAL", re.IGNORECASE)
+
+
+def scrubbed(environ: Mapping[str, str], hidden: frozenset[str] = frozenset()) -> dict[str, str]:
+    """The environment a child may see: without secrets by name, without `DSH_*`."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if not SECRET_NAME.search(name) and not name.upper().startswith("DSH_") and name not in hidden
+    }
+
+
+class SubprocessService(Service):
+    """Starts processes; owns every group until it is seen gone."""
+
+    provide = SUBPROCESS
+
+    def __init__(self, ctx: Context) -> None:
+        super().__init__(ctx)
+        self._folder = SpillFolder()
+        self._processes: set[Process] = set()
+        self._hidden: dict[str, int] = {}
+        self._is_closed = False
+        _hear_of_children()
+        ctx.effect(lambda: self._folder.remove, "spill folder")
+        ctx.effect(lambda: self._end_all, "running processes")
+
+    def hide(self, name: str) -> None:
+        def undo() -> None:
+            self._hidden[name] -= 1
+
+        self._hidden[name] = self._hidden.get(name, 0) + 1
+        self.ctx.effect(lambda: undo, f"hidden variable {name}")
+
+    def spawn(self, spec: SpawnSpec) -> Process:
+        if not spec.argv or not spec.argv[0]:
+            raise SpawnError("cannot start a process without a program name")
+        if not 0 < spec.grace_ms <= MAX_TIMER_MS:
+            raise SpawnError(f"grace_ms must be between 1 and {MAX_TIMER_MS}, got {spec.grace_ms}")
+        if self._is_closed or (spec.signal is not None and spec.signal.cancelled):
+            why = "the run is ending" if self._is_closed else "it was cancelled before"
+            raise SpawnError(f"cannot start {spec.argv[0]!r}: {why}")
+        if not Path(spec.cwd).is_dir():
+            raise SpawnError(f"cannot start {spec.argv[0]!r}: {spec.cwd!r} is not a directory")
+        self._processes = {process for process in self._processes if not process.is_over}
+        process = Process(spec, self._environment(spec), self._folder)
+        self._processes.add(process)
+        return process
+
+    def _environment(self, spec: SpawnSpec) -> dict[str, str]:
+        env = scrubbed(os.environ, frozenset(name for name, count in self._hidden.items() if count))
+        for name, value in spec.env.items():
+            if value is None:
+                env.pop(name, None)
+            else:
+                env[name] = value
+        return env
+
+    async def _end_all(self) -> None:
+        self._is_closed = True
+        running = tuple(self._processes)
+        for process in running:
+            process.terminate()
+        ended = await asyncio.gather(*(p.wait_for_exit() for p in running), return_exceptions=True)
+        for process, outcome in zip(running, ended, strict=True):
+            if outcome is not True:
+                why = f": {outcome}" if isinstance(outcome, BaseException) else ""
+                self.owner_ctx.logger.error("process group %d could not be ended%s", process.pid, why)
+        self._processes.clear()
+
+
+def _hear_of_children() -> None:
+    """Undo an inherited `SIGCHLD` of "ignore": under it the system drops the exit codes of all children."""
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+        with contextlib.suppress(ValueError):  # not the main thread: whoever owns it decides
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
+def apply(ctx: Context) -> None:
+    SubprocessService(ctx)
