@@ -9,6 +9,7 @@ Proxies and CA files are taken from the usual variables (`HTTPS_PROXY`, `NO_PROX
 import asyncio
 import contextlib
 import os
+import socket
 import ssl
 import sys
 from collections.abc import AsyncIterable, Mapping
@@ -26,6 +27,17 @@ CONNECT_TIMEOUT_S = 30.0
 WRITE_TIMEOUT_S = 120.0
 """One write of a request body."""
 MAX_CONNECTIONS = 100
+
+
+UNUSABLE_SETTINGS = "INVALID_HTTP_SETTINGS"
+"""Code of an `HttpError` that trying again cannot mend: the CA store or the proxy is set wrongly."""
+
+
+_REMEDIES: tuple[tuple[type[OSError], str], ...] = (
+    (ssl.SSLCertVerificationError, "name the authority that signed it in SSL_CERT_FILE"),
+    (socket.gaierror, "check the host name and the network"),
+    (ConnectionRefusedError, "check host and port"),
+)
 
 
 class HttpError(DshError):
@@ -60,9 +72,13 @@ class HttpStream:
         except _errors() as error:
             raise _wrapped(error) from error
 
-    async def read_all(self, limit: int) -> bytes:
-        """The rest of the body, at most `limit` bytes; what the server sends beyond is left unread."""
-        pieces: list[bytes] = []
+    async def read_all(self, limit: int, *, into: list[bytes] | None = None) -> bytes:
+        """The rest of the body, at most `limit` bytes; what the server sends beyond is left unread.
+
+        Args:
+            into: where the pieces are collected, for a caller that may be interrupted.
+        """
+        pieces = [] if into is None else into
         size = 0
         while size < limit and (piece := await self.read()):
             pieces.append(piece)
@@ -108,7 +124,7 @@ class HttpClient:
             request = client.build_request(method, url, headers=dict(headers), content=content)
             return HttpStream(await client.send(request, stream=True, follow_redirects=False))
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
-            raise _wrapped(error) from error
+            raise _wrapped(error, url if isinstance(error, httpx.TransportError) else "") from error
 
     def warm(self, url: str) -> None:
         """Begin to load, in a thread, what a request to this URL will need and nothing more."""
@@ -131,7 +147,9 @@ class HttpClient:
         if (error := self._authorities.exception()) is not None:
             self._authorities = None
             raise HttpError(
-                f"the CA store cannot be read: {error}", hint="check SSL_CERT_FILE and SSL_CERT_DIR"
+                f"the CA store cannot be read: {_reason(error)}",
+                code=UNUSABLE_SETTINGS,
+                hint="check SSL_CERT_FILE and SSL_CERT_DIR",
             ) from error
 
     def _start(self) -> "httpx.AsyncClient":
@@ -146,7 +164,9 @@ class HttpClient:
             )
         except (ValueError, ImportError) as error:
             raise HttpError(
-                f"the proxy settings cannot be used: {error}", hint="check HTTP_PROXY, HTTPS_PROXY, ALL_PROXY"
+                f"the proxy settings cannot be used: {error}",
+                code=UNUSABLE_SETTINGS,
+                hint="check HTTP_PROXY, HTTPS_PROXY and ALL_PROXY",
             ) from error
         return self._client
 
@@ -170,7 +190,9 @@ def host_of(url: str) -> str:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
     except ValueError:
-        return "the configured base URL"
+        host = ""
+    if not host or parts.scheme not in ("http", "https"):
+        return "the configured base URL"  # where nothing can be told apart, anything may be a password
     host = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path}"
 
@@ -181,9 +203,47 @@ def _errors() -> tuple[type[Exception], ...]:
     return (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)
 
 
-def _wrapped(error: Exception) -> HttpError:
-    text = str(error) or str(error.__cause__ or "") or type(error).__name__
-    return HttpError(text)
+def _wrapped(error: Exception, url: str = "") -> HttpError:
+    """The failure in the system's words, with the proxy that the request went through and what to do."""
+    reason = _reason(error)
+    if proxy := _proxy_of(url):
+        reason += f" (through the proxy {proxy})"
+    found = _system_error(error)
+    hint = next((words for kind, words in _REMEDIES if isinstance(found, kind)), "")
+    return HttpError(reason, hint=hint)
+
+
+def _reason(error: BaseException) -> str:
+    found = _system_error(error)
+    if isinstance(found, ssl.SSLCertVerificationError):
+        return f"its certificate cannot be trusted: {found.verify_message}"
+    if isinstance(found, ConnectionError) and found.errno:
+        return os.strerror(found.errno)  # asyncio puts another text in its place
+    if found is not None and found.strerror:
+        return found.strerror
+    return str(error) or type(error).__name__
+
+
+def _system_error(error: BaseException) -> OSError | None:
+    """The error of the operating system at the bottom: the libraries' own texts say less."""
+    at: BaseException | None = error
+    while at is not None and not isinstance(at, OSError):
+        at = at.exceptions[0] if isinstance(at, BaseExceptionGroup) else at.__cause__ or at.__context__
+    if isinstance(at, OSError) and at.errno is None and (below := at.__cause__ or at.__context__):
+        return _system_error(below) or at
+    return at
+
+
+def _proxy_of(url: str) -> str:
+    """Host and port of the proxy that requests to this URL go through; empty where there is none."""
+    from urllib.request import getproxies, proxy_bypass
+
+    scheme, host = urlsplit(url)[:2] if url else ("", "")
+    proxies = getproxies() if host else {}
+    proxy = proxies.get(scheme) or proxies.get("all") or ""
+    if not proxy or proxy_bypass(host.rpartition("@")[2]):
+        return ""
+    return proxy.rpartition("://")[2].rpartition("@")[2].partition("/")[0]
 
 
 def _load_library() -> bool:

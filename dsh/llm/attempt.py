@@ -24,6 +24,8 @@ from dsh.session.chunk import Chunk
 
 DONE = b"[DONE]"
 MAX_ERROR_BODY_BYTES = 256 * 1024
+ERROR_BODY_S = 5.0
+"""How long the body of an answer that is no stream is waited for; what it says only adds to the status."""
 DRAIN_S = 0.05
 """How long the end of the body is waited for after `[DONE]`, so that the connection can be used again."""
 
@@ -39,10 +41,13 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """The base URL as it may appear in messages."""
     secret: str
     limits: StreamLimits
-    auth_hint: str = ""
-    """Added to the message of a refused key: where the key came from and how to replace it."""
+    key_origin: str
+    """The variable or file that the key came from, for the message of a refused one."""
     longest_wait_ms: float | None = None
     """Longer waits that the provider asks for end the turn; the message then names the wait."""
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.shown_url})"  # neither the key nor the headers that hold it
 
 
 class ChatAttempt:
@@ -74,7 +79,7 @@ class ChatAttempt:
         complete = False
         try:
             stream = await self._open(body, watchdog)
-            translator = ChatTranslator(self._in_band)
+            translator = ChatTranslator(self._in_band, shown=self._shown)
             parser = SseParser()
             out: list[Chunk] = []
             failure: LlmError | None = None
@@ -129,8 +134,10 @@ class ChatAttempt:
             with watchdog:
                 stream = await self._http.open("POST", endpoint.url, headers=endpoint.headers, content=body)
         except HttpError as error:
-            reason = presentable(error.message, endpoint.secret)
-            raise LlmError.of("TRANSPORT", f"cannot reach {endpoint.shown_url}: {reason}") from error
+            message = f"cannot reach {endpoint.shown_url}: {self._shown(str(error))}"
+            if error.hint:
+                message += f"; {error.hint}"
+            raise LlmError.of(error.code or "TRANSPORT", message) from error
         self._headers = stream.headers
         if 200 <= stream.status < 300 and stream.status != 204:
             return stream
@@ -144,7 +151,7 @@ class ChatAttempt:
             with watchdog:
                 return await stream.read()
         except HttpError as error:
-            reason = presentable(error.message, self._endpoint.secret)
+            reason = self._shown(str(error))
             raise self._fail(
                 "TRANSPORT", f"the connection to {self._endpoint.shown_url} broke: {reason}"
             ) from error
@@ -155,11 +162,7 @@ class ChatAttempt:
             return self._fail(
                 "EMPTY_RESPONSE", f"{self._endpoint.provider} answered without a body (HTTP 204)"
             )
-        try:
-            with watchdog:
-                body = await stream.read_all(MAX_ERROR_BODY_BYTES)
-        except HttpError:
-            body = b""  # the status says enough
+        body = await self._rest(stream, watchdog)
         failure = classify_status(
             stream.status,
             body,
@@ -174,8 +177,8 @@ class ChatAttempt:
             failure.provider_retry_after_ms,
             self._endpoint.longest_wait_ms,
         )
-        if failure.code == "AUTH" and self._endpoint.auth_hint:
-            message += f" ({self._endpoint.auth_hint})"
+        if failure.code == "AUTH":
+            message += f" (the key came from {self._endpoint.key_origin})"
         if wait_ms is not None and longest_ms is not None and wait_ms > longest_ms:
             message += (
                 f" (the provider asks to wait {wait_ms / 1000:g} s, longer than maxProviderDelayMs allows)"
@@ -184,15 +187,11 @@ class ChatAttempt:
 
     async def _no_stream(self, head: bytes, stream: HttpStream, watchdog: Watchdog) -> LlmError:
         """The failure behind a success whose body is a page or plain JSON instead of a stream."""
-        try:
-            with watchdog:
-                body = head + await stream.read_all(MAX_ERROR_BODY_BYTES)
-        except HttpError:
-            body = head
+        body = head + await self._rest(stream, watchdog)
         text = decode_body(body, self._headers.get("content-type", ""))
         where = self._endpoint.shown_url
         if looks_like_html(text):
-            said = presentable(page_text(text), self._endpoint.secret)
+            said = self._shown(page_text(text)) or "it holds no text"
             return self._fail(
                 "MALFORMED_RESPONSE",
                 f"{where} answered with a web page, perhaps a login page of the network: {said}",
@@ -203,8 +202,26 @@ class ChatAttempt:
             value = None
         if isinstance(value, dict) and value.get("error"):
             return LlmError(self._in_band(value["error"]))
-        said = presentable(text, self._endpoint.secret)[:120]
+        said = self._shown(text)[:120]
         return self._fail("MALFORMED_RESPONSE", f"{where} answered with JSON instead of a stream: {said}")
+
+    async def _rest(self, stream: HttpStream, watchdog: Watchdog) -> bytes:
+        """What else the body of a failed answer says, as far as it comes soon: the status says enough."""
+        pieces: list[bytes] = []
+        try:
+            with watchdog:
+                async with asyncio.timeout(ERROR_BODY_S):
+                    await stream.read_all(MAX_ERROR_BODY_BYTES, into=pieces)
+        except (HttpError, TimeoutError):
+            pass
+        except LlmError as error:
+            if error.code != "TIMEOUT":
+                raise
+        return b"".join(pieces)[:MAX_ERROR_BODY_BYTES]
+
+    def _shown(self, text: str) -> str:
+        """Foreign text as part of a message: one short line without the key."""
+        return presentable(text, self._endpoint.secret)
 
     def _in_band(self, error: object) -> LlmFailure:
         return classify_error_object(

@@ -29,6 +29,9 @@ from dsh.session.message import Block, Message
 
 NO_OUTPUT = "(no output)"
 MAX_SHOWN_PAYLOAD_CHARS = 120
+MAX_CODE_CHARS = 64
+MAX_SHARED_CHARS = 24
+MAX_SHARED_TEXTS = 4096
 
 
 def new_call_id() -> str:
@@ -123,12 +126,23 @@ class ChatTranslator:
     """
 
     def __init__(
-        self, on_error: Callable[[Any], LlmFailure], *, new_id: Callable[[], str] = new_call_id
+        self,
+        on_error: Callable[[Any], LlmFailure],
+        *,
+        shown: Callable[[str], str] = presentable,
+        new_id: Callable[[], str] = new_call_id,
     ) -> None:
+        """
+        Args:
+            on_error: classifies an error object that came within the stream.
+            shown: makes the server's text fit for a message, without keys.
+        """
         self._on_error = on_error
+        self._shown = shown
         self._tools = ToolCallMerge(new_id)
         self._text: list[str] = []
         self._reasoning: list[str] = []
+        self._texts: dict[str, str] = {}
         self._text_index = -1
         self._reasoning_index = -1
         self._blocks = 0
@@ -144,7 +158,7 @@ class ChatTranslator:
         try:
             event = decode_event(payload)
         except ValueError as error:
-            shown = presentable(payload[:2000].decode("utf-8", "replace"))[:MAX_SHOWN_PAYLOAD_CHARS]
+            shown = self._shown(payload[:2000].decode("utf-8", "replace"))[:MAX_SHOWN_PAYLOAD_CHARS]
             raise LlmError.of(
                 "MALFORMED_RESPONSE", f"the stream holds an event that cannot be read: {shown!r}"
             ) from error
@@ -162,17 +176,27 @@ class ChatTranslator:
             if delta.reasoning_content:
                 if self._reasoning_index < 0:
                     self._reasoning_index = self._open("reasoning", out)
-                self._reasoning.append(delta.reasoning_content)
-                out.append(ReasoningDelta(self._reasoning_index, delta.reasoning_content))
+                text = self._shared(delta.reasoning_content)
+                self._reasoning.append(text)
+                out.append(ReasoningDelta(self._reasoning_index, text))
             if delta.content:
                 if self._text_index < 0:
                     self._text_index = self._open("text", out)
-                self._text.append(delta.content)
-                out.append(TextDelta(self._text_index, delta.content))
+                text = self._shared(delta.content)
+                self._text.append(text)
+                out.append(TextDelta(self._text_index, text))
             for fragment in delta.tool_calls or ():
                 self._tool_call(fragment, out)
         if type(choice.finish_reason) is str:
             self._finish_reason = choice.finish_reason
+
+    def _shared(self, text: str) -> str:
+        """One string for equal short deltas, of which a long reply has many: the log keeps every one."""
+        if len(text) > MAX_SHARED_CHARS:
+            return text
+        if len(self._texts) >= MAX_SHARED_TEXTS:
+            self._texts.clear()
+        return self._texts.setdefault(text, text)
 
     def _tool_call(self, fragment: WireToolCall, out: list[Chunk]) -> None:
         call, text, is_new = self._tools.take(fragment, self._blocks)
@@ -210,13 +234,16 @@ class ChatTranslator:
 
     def _reason(self) -> dict[str, Any]:
         wire = self._finish_reason
-        if wire in (None, "stop", "tool_calls"):
+        if wire is None or wire in ("stop", "tool_calls"):
             if self._blocks == 0:
                 failure = LlmFailure("the model's reply is empty", "EMPTY_RESPONSE")
                 return {"kind": "error", "failure": failure.to_json()}
             return {"kind": "tool-calls" if wire == "tool_calls" else "stop"}
         if wire == "length":
             return {"kind": "max-tokens"}
-        code = re.sub(r"[^A-Z0-9]+", "_", str(wire).upper()).strip("_") or "UNKNOWN_FINISH_REASON"
-        failure = LlmFailure(f"model stopped: {presentable(str(wire))}", code)
+        shown = self._shown(wire)
+        code = re.sub(r"[^A-Z0-9]+", "_", shown.upper()).strip("_")
+        if not 0 < len(code) <= MAX_CODE_CHARS:
+            code = "UNKNOWN_FINISH_REASON"
+        failure = LlmFailure(f"model stopped: {shown}", code)
         return {"kind": "error", "failure": failure.to_json()}

@@ -1,15 +1,21 @@
 """The key of a provider: looked up by name for each call, judged before it goes near a header."""
 
+import re
 from typing import Protocol
 
 import msgspec
 
 from dsh.capabilities.credentials import Credentials
 from dsh.capabilities.launch import LaunchEnvironment
+from dsh.capabilities.subprocess import SUBPROCESS
 from dsh.errors import DshError
+from dsh.kernel import Context
 from dsh.llm.failure import LlmError
 
 PLACES = "the environment, $DSH_HOME/.credentials.yaml, ./.env and $DSH_HOME/.env"
+
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 class KeySources(Protocol):
@@ -30,6 +36,23 @@ class ProviderKey(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"ProviderKey({self.where})"
+
+
+def is_key_name(ref: str) -> bool:
+    """Whether a key can be looked up under this name; a key in its place mostly cannot."""
+    return _NAME.match(ref) is not None
+
+
+def hide_key(ctx: Context, ref: str) -> None:
+    """Keep the variable `ref` out of every child process while the caller is mounted.
+
+    For each row with an `apiKeyEnv`: its name need not look like that of a secret.
+    """
+
+    def hide(inner: Context) -> None:
+        inner.use(SUBPROCESS).hide(ref)
+
+    ctx.inject([SUBPROCESS], hide)
 
 
 def find_key(sources: KeySources, ref: str, provider: str) -> ProviderKey:

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
@@ -134,14 +134,14 @@ class DeepSeekAdapter(LlmAdapter):
         if request.purpose == "compaction":
             headers["x-deepseek-harness-compact"] = "1"
         endpoint = Endpoint(
-            url=f"{base_url}/chat/completions",
+            url=_joined(base_url, "chat/completions"),
             headers=headers,
             provider=DISPLAY_NAME,
-            shown_url=host_of(base_url),
+            shown_url=host_of(base_url).rstrip("/"),
             secret=key.value,
             limits=settings.limits,
             longest_wait_ms=_longest_wait_ms(settings.retry_policy),
-            auth_hint=f"the key came from {key.where}; check it, or set another {settings.api_key_env}",
+            key_origin=key.where,
         )
         body = encode_body(request_body(request, settings.thinking, settings.reasoning_effort))
         chunks = ChatAttempt(self._http, endpoint, signal=request.signal).stream(body)
@@ -152,16 +152,16 @@ class DeepSeekAdapter(LlmAdapter):
             await chunks.aclose()  # type: ignore[attr-defined]
 
     def _base_url(self, settings: DeepSeekSettings) -> str:
-        """The base URL without trailing slashes: configured, from the environment, or the public one."""
+        """The base URL: configured, from the environment, or the public one."""
         given, where = settings.base_url or "", "llm-deepseek.baseURL"
         if not given.strip() and self._keys.environment is not None:
             variable = self._keys.environment.get_from(BASE_URL_VARIABLE, ("process",))
             given, where = (variable.value if variable is not None else ""), BASE_URL_VARIABLE
-        url = given.strip().rstrip("/") or DEFAULT_BASE_URL
-        if not is_http_url(url):
+        url = given.strip() or DEFAULT_BASE_URL
+        if (problem := base_url_problem(url)) is not None:
             raise LlmError.of(
                 "INVALID_BASE_URL",
-                f"{where} is not an http or https URL: {host_of(url)}; set it to one or unset it",
+                f"{where} {problem}; set it to one such as {DEFAULT_BASE_URL}, or unset it",
             )
         return url
 
@@ -170,13 +170,24 @@ def _longest_wait_ms(policy: RetryPolicy) -> float | None:
     return policy.max_provider_delay_ms if policy.mode == "normal" else None
 
 
-def is_http_url(url: str) -> bool:
-    """Whether this can be the base of an endpoint."""
+def base_url_problem(url: str) -> str | None:
+    """Why this cannot be the base of an endpoint; None where it can. Holds no part of the URL."""
     try:
         parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        return False
+        sound = False
+    if not sound or not url.isprintable() or " " in url:
+        return "is not an http or https URL"
+    if "@" in parts.netloc:
+        return "holds a user name or password, which would take the place of the key"
+    return "holds a fragment (#…)" if parts.fragment else None
+
+
+def _joined(base_url: str, path: str) -> str:
+    """The URL of an endpoint below a base; a query of the base stays at the end."""
+    parts = urlsplit(base_url)
+    return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{path}"))
 
 
 def _model_info(settings: DeepSeekSettings, provider: str, model: DeepSeekModel) -> ModelInfo:

@@ -6,7 +6,10 @@ Codes and types are preferred where a provider sends them; wording is what is le
 import html
 import re
 
+from dsh.masking import MASK, masked
+
 MAX_MESSAGE_CHARS = 300
+SHORT_SECRET_CHARS = 8
 MAX_PAGE_CHARS = 100_000
 """How much of a page is looked at."""
 
@@ -56,9 +59,6 @@ _HIDDEN_OPEN = re.compile(r"<(script|style|head)\b[^<>]*>", re.IGNORECASE)
 _CLOSE = {name: re.compile(rf"</{name}[^<>]*>", re.IGNORECASE) for name in ("script", "style", "head")}
 _TITLE_OPEN = re.compile(r"<title\b[^<>]*>", re.IGNORECASE)
 _TAG = re.compile(r"<[^<>]{0,2000}>")
-_KEY = re.compile(r"\b(sk|pk|rk|api|key|token)([-_])[A-Za-z0-9][A-Za-z0-9_\-]{6,}")
-_BEARER = re.compile(r"\b(Bearer|Basic)\s+[A-Za-z0-9._~+/=\-]{6,}", re.IGNORECASE)
-_URL_PASSWORD = re.compile(r"(?<=://)[^/@\s]+@")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
@@ -82,12 +82,16 @@ def kind_of(text: str) -> str | None:
 
 def presentable(text: str, secret: str = "") -> str:
     """A provider's text as part of a message: one line of at most 300 characters, keys masked."""
-    if secret:
-        text = text.replace(secret, "***")
-    text = _KEY.sub(r"\1\2***", text[: 40 * MAX_MESSAGE_CHARS])
-    text = _URL_PASSWORD.sub("***@", _BEARER.sub(r"\1 ***", text))
-    text = " ".join(_CONTROL.sub(" ", text).split())
+    text = without_secret(text, secret)
+    text = " ".join(_CONTROL.sub(" ", masked(text[: 40 * MAX_MESSAGE_CHARS])).split())
     return text if len(text) <= MAX_MESSAGE_CHARS else text[: MAX_MESSAGE_CHARS - 1] + "…"
+
+
+def without_secret(text: str, secret: str) -> str:
+    """The text with the key itself masked; a short one, such as the `x` of a keyless server, as a word."""
+    if len(secret) >= SHORT_SECRET_CHARS:
+        return text.replace(secret, MASK)
+    return re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", MASK, text) if secret else text
 
 
 def looks_like_html(body: str) -> bool:

@@ -11,6 +11,7 @@ from dsh.capabilities.credentials import CREDENTIALS, Credentials
 from dsh.capabilities.http import HTTP
 from dsh.capabilities.launch import HOME_PATH, LAUNCH_ENVIRONMENT, LaunchEnvironment
 from dsh.kernel import Context
+from dsh.llm.credential import hide_key, is_key_name
 from dsh.llm.deepseek import (
     PROVIDER,
     DeepSeekAdapter,
@@ -18,7 +19,7 @@ from dsh.llm.deepseek import (
     DeepSeekSettings,
     Effort,
     Thinking,
-    is_http_url,
+    base_url_problem,
 )
 from dsh.llm.registry import LLM
 from dsh.llm.request import LlmRequest
@@ -68,6 +69,8 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
     retry_policy: RetryConfig = msgspec.field(default_factory=RetryConfig)
     identity_headers: bool = False
     """Send the session's id and this home's anonymous id to the endpoint."""
+
+    # of the image path, which is not built: known, so that rows written for it load
     max_request_files_bytes: int = 128 * 1024 * 1024
     max_inline_request_image_bytes: int = 20 * 1024 * 1024
     max_images_per_request: int = 600
@@ -77,10 +80,10 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
     file_quota_cleanup_batch: int = 100
 
     def __post_init__(self) -> None:
-        if self.base_url is not None and not is_http_url(self.base_url.strip()):
-            raise ValueError("baseURL is not an http or https URL")
-        if not self.api_key_env.strip():
-            raise ValueError("apiKeyEnv is empty; name the variable that holds the key")
+        if self.base_url is not None and (problem := base_url_problem(self.base_url.strip())) is not None:
+            raise ValueError(f"baseURL {problem}")
+        if not is_key_name(self.api_key_env):
+            raise ValueError("apiKeyEnv is not the name of a variable; name the one that holds the key")
         if self.thinking == "disabled" and self.reasoning_effort not in (None, "off"):
             raise ValueError(f"thinking is disabled, so reasoningEffort cannot be {self.reasoning_effort}")
         if self.max_tokens <= 0 or self.default_context_window <= 0:
@@ -121,6 +124,7 @@ def apply(ctx: Context, config: Config) -> None:
 
     adapter = DeepSeekAdapter(settings_of(config), ctx.use(HTTP), _Keys(ctx), identity=identity)
     ctx.use(LLM).register_adapter([PROVIDER], adapter)
+    hide_key(ctx, config.api_key_env)
 
 
 def settings_of(config: Config) -> DeepSeekSettings:

@@ -5,6 +5,8 @@ candidate and changes nothing; `commit` applies it (`spec/session-log.md` §7).
 """
 
 from collections.abc import Callable
+from itertools import islice
+from operator import lt
 from typing import Any
 
 from dsh.session.error import SurfaceError
@@ -158,7 +160,7 @@ def _sources(kind: str, seq: int, keys: JsonObject) -> tuple[int, ...] | None:
     seqs: Any = tuple(given) if set(map(type, given)) == {int} else tuple(map(safe_int, given))
     if None in seqs or min(seqs) < 0 or max(seqs) > MAX_SAFE_INT:
         raise SurfaceError(12, f"{kind}: sourceEventSeqs holds safe integers from 0")
-    if len(set(seqs)) != len(seqs):
+    if not _ascends(seqs) and len(set(seqs)) != len(seqs):
         raise SurfaceError(13, f"{kind}: sourceEventSeqs holds a seq twice")
     if max(seqs) >= seq:
         raise SurfaceError(
@@ -166,6 +168,11 @@ def _sources(kind: str, seq: int, keys: JsonObject) -> tuple[int, ...] | None:
         )
     checked: tuple[int, ...] = seqs
     return checked
+
+
+def _ascends(seqs: tuple[int, ...]) -> bool:
+    """Whether each is greater than the one before: so they come, and it is told without a second copy."""
+    return all(map(lt, seqs, islice(seqs, 1, None)))
 
 
 def _without_content(data: JsonObject) -> dict[str, Any]:

@@ -9,8 +9,7 @@ import pytest
 
 from dsh.capabilities import http
 from dsh.capabilities.http import HttpClient, HttpError, host_of
-from dsh.testing.mock_reply import MockOptions
-from dsh.testing.mock_server import MockModelServer
+from dsh.testing.mock_server import MockModelServer, MockOptions
 from tests.aio import aio
 
 

@@ -19,8 +19,7 @@ from dsh.llm.request import LlmCallConfig
 from dsh.plugins.llm_deepseek import Config
 from dsh.session.chunk import BlockEnd, BlockStart, Finish, TextDelta, UsageChunk
 from dsh.session.message import user_message
-from dsh.testing.mock_reply import MockOptions
-from dsh.testing.mock_server import MockModelServer
+from dsh.testing.mock_server import MockModelServer, MockOptions
 from tests.aio import aio
 from tests.plugins.wire import KEY, against, failure_of, reason_of, text_of, wire
 

@@ -14,8 +14,7 @@ from dsh.kernel import Context
 from dsh.plugins import agent, agent_loop, llm, llm_deepseek, llm_retry, session, system_prompt, tools
 from dsh.session.log import Session
 from dsh.session.message import user_message
-from dsh.testing.mock_reply import MockOptions
-from dsh.testing.mock_server import MockModelServer
+from dsh.testing.mock_server import MockModelServer, MockOptions
 from tests.agent.kit import data_of, ends, settled, short
 from tests.aio import aio
 

@@ -13,9 +13,7 @@ from typing import Any
 
 import pytest
 
-from dsh.testing.mock_behaviour import BEHAVIOURS, RANDOM_WEIGHTS
-from dsh.testing.mock_reply import MockOptions, scripted
-from dsh.testing.mock_server import MockModelServer
+from dsh.testing.mock_server import BEHAVIOURS, RANDOM_WEIGHTS, MockModelServer, MockOptions, scripted
 from tests.aio import aio
 
 BODY = b'{"model": "m", "messages": []}'

@@ -1,6 +1,7 @@
 """What the mock model server puts on the wire: named behaviours and scripted replies, as lists of steps."""
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
@@ -54,8 +55,16 @@ class MockOptions(msgspec.Struct, frozen=True, kw_only=True):
     retry_after_ms: float = 1000
     """Told by `rate_limit`, rounded up to whole seconds."""
     request_id: str = "mock-request-1"
+    """`x-request-id` of every answer."""
     tool_name: str = "bash"
     tool_arguments: str = '{"command": "echo mock", "description": "mock call"}'
+
+    def __post_init__(self) -> None:
+        if self.chunk_size < 1:
+            raise ValueError(f"chunk_size counts code points from 1, found {self.chunk_size}")
+        for name in ("chunk_delay_ms", "disconnect_delay_ms", "retry_after_ms"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} is a number of milliseconds from 0, found {getattr(self, name)}")
 
 
 DONE = b"data: [DONE]\n\n"

@@ -14,11 +14,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from dsh.testing.mock_behaviour import BEHAVIOURS
-from dsh.testing.mock_reply import MockOptions
-from dsh.testing.mock_server import Entry, MockModelServer, RecordedRequest
+from dsh.testing.mock_server.behaviour import BEHAVIOURS
+from dsh.testing.mock_server.reply import MockOptions
+from dsh.testing.mock_server.server import Entry, MockModelServer, RecordedRequest
 
 _TEXT_OPTIONS = (
     "success_text",
@@ -63,36 +61,52 @@ def _parser() -> argparse.ArgumentParser:
 
 
 async def _serve(args: argparse.Namespace) -> int:
-    script: list[Entry] = [name.strip() for name in args.sequence.split(",") if name.strip()]
-    if args.script is not None:
-        script = json.loads(args.script.read_text("utf-8"))
-    refused = script[:1] == ["connection_refused"]
-    seed = args.seed if args.seed is not None else random.SystemRandom().randrange(2**32)
-    names = (*_TEXT_OPTIONS, *_NUMBER_OPTIONS, "chunk_size")
     try:
-        server = MockModelServer(
-            script[1:] if refused else script,
-            repeat_last=args.repeat_last,
-            api_key=args.api_key,
-            options=MockOptions(**{name: getattr(args, name) for name in names}),
-            seed=seed,
-            random_weights=args.random_weights,
-            host=args.host,
-            port=args.port or (_free_port(args.host) if refused else 0),
-            observe=_tell,
-        )
-    except ValueError as error:
+        script = _script(args)
+        refused = script[:1] == ["connection_refused"]
+        server = _server(args, script[1:] if refused else script, needs_port=refused)
+        return await _run(server, args.listen_delay_ms / 1000 if refused else None)
+    except (ValueError, TypeError, AttributeError, OSError) as error:
         print(f"mock_server: {error}", file=sys.stderr)  # noqa: T201
         return 2
+
+
+def _script(args: argparse.Namespace) -> list[Entry]:
+    if args.script is None:
+        return [name.strip() for name in args.sequence.split(",") if name.strip()]
+    script = json.loads(args.script.read_text("utf-8"))
+    if not isinstance(script, list):
+        raise ValueError(f"{args.script}: a script is a list of behaviours and replies")
+    return script
+
+
+def _server(args: argparse.Namespace, script: list[Entry], *, needs_port: bool) -> MockModelServer:
+    names = (*_TEXT_OPTIONS, *_NUMBER_OPTIONS, "chunk_size")
+    return MockModelServer(
+        script,
+        repeat_last=args.repeat_last,
+        api_key=args.api_key,
+        options=MockOptions(**{name: getattr(args, name) for name in names}),
+        seed=args.seed if args.seed is not None else random.SystemRandom().randrange(2**32),
+        random_weights=args.random_weights,
+        host=args.host,
+        port=args.port or (_free_port(args.host) if needs_port else 0),
+        observe=_tell,
+    )
+
+
+async def _run(server: MockModelServer, listen_delay_s: float | None) -> int:
+    """Serve until a signal comes; with a delay, tell the address first and listen later."""
+    ready = {"type": "ready", "baseURL": server.base_url, "randomSeed": server.seed}
     end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
         asyncio.get_running_loop().add_signal_handler(number, _resolve, end, code)
-    if refused:
-        _say({"type": "ready", "baseURL": server.base_url, "randomSeed": seed})
-        await asyncio.wait((end,), timeout=args.listen_delay_ms / 1000)
+    if listen_delay_s is not None:
+        _say(ready)
+        await asyncio.wait((end,), timeout=listen_delay_s)
     async with server:
-        if not refused:
-            _say({"type": "ready", "baseURL": server.base_url, "randomSeed": seed})
+        if listen_delay_s is None:
+            _say({**ready, "baseURL": server.base_url})
         return await end
 
 
@@ -109,14 +123,19 @@ def _free_port(host: str) -> int:
 
 
 def _tell(kind: str, record: RecordedRequest) -> None:
-    value: dict[str, Any] = msgspec.to_builtins(record)
+    value: dict[str, Any] = {"type": kind, "attempt": record.attempt}
     if kind == "result":
-        value = {key: value[key] for key in ("attempt", "behavior", "outcome", "chunksSent")}
+        value |= {"behavior": record.behavior, "outcome": record.outcome, "chunksSent": record.chunks_sent}
     else:
-        value = {key: item for key, item in value.items() if key not in ("outcome", "chunksSent")}
-        value["headers"] = {k: "***" if k == "authorization" else v for k, v in value["headers"].items()}
-    _say({"type": kind, **value})
+        headers = {name: "***" if name == "authorization" else v for name, v in record.headers.items()}
+        value |= {"scriptBehavior": record.script_behavior, "behavior": record.behavior}
+        value |= {"path": record.path, "headers": headers, "body": record.body}
+    _say(value)
 
 
 def _say(value: dict[str, Any]) -> None:
     print(json.dumps(value, ensure_ascii=False), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    sys.exit(main())

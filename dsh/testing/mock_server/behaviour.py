@@ -3,7 +3,7 @@
 import json
 import math
 
-from dsh.testing.mock_reply import (
+from dsh.testing.mock_server.reply import (
     DONE,
     OPENING,
     Behaviour,

@@ -1,29 +1,24 @@
-"""A model server that is real on the wire and scripted in what it says: the counterpart of every test.
-
-In process: `async with MockModelServer(["success"]) as server: … server.base_url`. For a program under test:
-`with MockModelServer(script).in_thread() as server:`. From a shell: `python -m dsh.testing.mock_server`.
-
-Each accepted `POST …/chat/completions` plays the next entry of the script: the name of a behaviour, or a
-free-form reply (`dsh.testing.mock_reply.scripted`). A wrong method, path, token or body consumes nothing.
-"""
+"""The mock model server: its script, what consumes it, what it records."""
 
 import asyncio
 import contextlib
 import json
+import math
 import random
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
 
-from dsh.testing.mock_behaviour import BEHAVIOURS, RANDOM_WEIGHTS
-from dsh.testing.mock_reply import MockOptions, Outcome, Pause, Plan, Reset, Stall, error_plan, scripted
+from dsh.testing.mock_server.behaviour import BEHAVIOURS, RANDOM_WEIGHTS
+from dsh.testing.mock_server.connection import Connection, Counter
+from dsh.testing.mock_server.reply import MockOptions, Outcome, Plan, error_plan, scripted
 
 Entry: TypeAlias = str | Mapping[str, Any]
 """A behaviour's name, or a free-form reply."""
 MAX_HEAD_BYTES = 1024 * 1024
+MAX_SEED = 2**32 - 1
 SESSION_HEADER = "x-deepseek-harness-session-id"
 
 
@@ -38,11 +33,31 @@ class RecordedRequest(msgspec.Struct, rename="camel", kw_only=True):
     """What was played: the choice, where the entry was `random`."""
     path: str
     headers: dict[str, str]
-    body: Any
+    raw_body: bytes
     chunks_sent: int = 0
     """Pieces of the body that were sent."""
     outcome: Outcome | None = None
     """None while it is being answered."""
+
+    @property
+    def body(self) -> Any:
+        """The body, decoded anew: thousands of long histories would otherwise fill the memory."""
+        return json.loads(self.raw_body)
+
+
+def _check_entry(entry: object) -> None:
+    if isinstance(entry, Mapping):
+        scripted(entry)
+    elif entry != "random" and entry not in BEHAVIOURS:
+        raise ValueError(f"unknown behaviour {entry!r}; known: random, {', '.join(BEHAVIOURS)}")
+
+
+def _check_weights(weights: Mapping[str, float]) -> None:
+    if unknown := set(weights) - set(BEHAVIOURS):
+        raise ValueError(f"weights for unknown behaviours {sorted(unknown)}; known: {', '.join(BEHAVIOURS)}")
+    sound = all(0 <= weight < math.inf for weight in weights.values())
+    if not sound or not any(weights.values()):
+        raise ValueError(f"random weights are numbers from 0, one of them above it; found {weights}")
 
 
 class MockModelServer:
@@ -66,14 +81,20 @@ class MockModelServer:
         Args:
             repeat_last: play the last entry again for ever, else 500 once the script is used up.
             api_key: the bearer token to insist on.
-            seed: of the choices of `random`.
+            seed: of the choices of `random`, 0 to 2^32-1.
             sessions: scripts of their own for requests that carry this session id in the session header.
             observe: called with `request` and `result`.
+
+        Raises:
+            ValueError: the script, the weights or the seed cannot be.
         """
-        for entry in (*script, *(e for own in (sessions or {}).values() for e in own)):
-            if isinstance(entry, str) and entry != "random" and entry not in BEHAVIOURS:
-                raise ValueError(f"unknown behaviour {entry!r}; known: random, {', '.join(BEHAVIOURS)}")
         self.options = options or MockOptions()
+        weights = dict(RANDOM_WEIGHTS if random_weights is None else random_weights)
+        for entry in (*script, *(e for own in (sessions or {}).values() for e in own)):
+            _check_entry(entry)
+        _check_weights(weights)
+        if not 0 <= seed <= MAX_SEED:
+            raise ValueError(f"the seed of random is 0 to {MAX_SEED}, found {seed}")
         self.seed = seed
         self.requests: list[RecordedRequest] = []
         self.connections = 0
@@ -83,7 +104,7 @@ class MockModelServer:
         self._repeat_last = repeat_last
         self._api_key = api_key
         self._random = random.Random(seed)
-        self._weights = dict(random_weights or RANDOM_WEIGHTS)
+        self._weights = weights
         self._host, self._port = host, port
         self._observe = observe
         self._server: asyncio.Server | None = None
@@ -92,7 +113,8 @@ class MockModelServer:
     @property
     def base_url(self) -> str:
         """What `DEEPSEEK_BASE_URL` is set to."""
-        return f"http://{self._host}:{self._port}/v1"
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self._port}/v1"
 
     @property
     def port(self) -> int:
@@ -166,7 +188,7 @@ class MockModelServer:
         self.connections += 1
         try:
             with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-                connection = _Connection(reader, writer)
+                connection = Connection(reader, writer)
                 while await self._exchange(connection):
                     continue
         except asyncio.CancelledError:
@@ -176,17 +198,17 @@ class MockModelServer:
             self._connections.discard(task)
             writer.close()
 
-    async def _exchange(self, connection: "_Connection") -> bool:
+    async def _exchange(self, connection: "Connection") -> bool:
         """Answer one request; False when the connection is over."""
         method, path, headers = await connection.head()
         body = await connection.body(headers)
         refusal = self._refusal(method, path, headers, body)
         if refusal is not None:
-            return await connection.play(refusal, _Counter()) == "completed"
-        plan, record = self._next(path, headers, json.loads(body))
+            return await connection.play(refusal, Counter()) == "completed"
+        plan, record = self._next(path, headers, body)
         self.requests.append(record)
         self._observe("request", record)
-        counter = _Counter()
+        counter = Counter()
         try:
             record.outcome = await connection.play(plan, counter)
         except ConnectionError:
@@ -210,7 +232,7 @@ class MockModelServer:
             return error_plan(400, "the body is not JSON", "invalid_request_error")
         return None
 
-    def _next(self, path: str, headers: dict[str, str], body: Any) -> tuple[Plan, RecordedRequest]:
+    def _next(self, path: str, headers: dict[str, str], body: bytes) -> tuple[Plan, RecordedRequest]:
         session = headers.get(SESSION_HEADER, "")
         key = session if session in self._scripts else ""
         script, at = self._scripts[key], self._cursors.get(key, 0)
@@ -238,90 +260,6 @@ class MockModelServer:
             behavior=name,
             path=path,
             headers=headers,
-            body=body,
+            raw_body=body,
         )
         return msgspec.structs.replace(plan, headers=headers_out), record
-
-
-class _Counter:
-    """How many pieces of the body went out."""
-
-    sent = 0
-
-
-class _Connection:
-    """One HTTP/1.1 connection from the server's side, just as much of it as a model client uses."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
-
-    async def head(self) -> tuple[str, str, dict[str, str]]:
-        lines = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-        method, path, _ = lines[0].split(" ", 2)
-        pairs = (line.partition(":") for line in lines[1:] if line)
-        return method, path, {name.strip().lower(): value.strip() for name, _, value in pairs}
-
-    async def body(self, headers: Mapping[str, str]) -> bytes:
-        if headers.get("transfer-encoding", "").lower() != "chunked":
-            return await self._reader.readexactly(int(headers.get("content-length") or 0))
-        parts: list[bytes] = []
-        while size := int((await self._reader.readuntil(b"\r\n")).split(b";")[0], 16):
-            parts.append((await self._reader.readexactly(size + 2))[:-2])
-        await self._reader.readuntil(b"\r\n")
-        return b"".join(parts)
-
-    async def play(self, plan: Plan, counter: _Counter) -> Outcome:
-        """Send an answer step by step. Raises ConnectionError when the client has gone."""
-        if plan.status:
-            self._writer.write(_head(plan))
-            await self._writer.drain()
-        for step in plan.steps:
-            if isinstance(step, bytes):
-                self._writer.write(step if plan.status >= 300 else b"%x\r\n%b\r\n" % (len(step), step))
-                counter.sent += 1
-                if counter.sent % 16 == 0:
-                    await self._writer.drain()
-            elif isinstance(step, Pause):
-                await self._writer.drain()
-                if await self._client_left(step.ms / 1000):
-                    return "client_closed"
-            elif isinstance(step, Stall):
-                await self._client_left(None)
-                return "stalled"
-            else:
-                await self._writer.drain()
-                self._writer.transport.abort()
-                return "reset"
-        if plan.status < 300 and plan.status != 204:
-            self._writer.write(b"0\r\n\r\n")
-        await self._writer.drain()
-        return "completed" if plan.status < 500 else "server_error"
-
-    async def _client_left(self, wait_s: float | None) -> bool:
-        """Wait that long, or until the client closes its side, which is told by True."""
-        try:
-            async with asyncio.timeout(wait_s):
-                while not self._reader.at_eof():
-                    await self._reader.read(1)
-        except TimeoutError:
-            return False
-        except ConnectionError:
-            return True
-        return True
-
-
-def _head(plan: Plan) -> bytes:
-    lines = [f"HTTP/1.1 {plan.status} Mock", *(f"{name}: {value}" for name, value in plan.headers.items())]
-    if plan.status >= 300:
-        lines.append(f"content-length: {sum(len(step) for step in plan.steps if isinstance(step, bytes))}")
-    elif plan.status != 204:
-        lines.append("transfer-encoding: chunked")
-    return "\r\n".join([*lines, "", ""]).encode("latin-1")
-
-
-__all__ = ["BEHAVIOURS", "MockModelServer", "MockOptions", "RecordedRequest", "Reset"]
-
-if __name__ == "__main__":
-    from dsh.testing.mock_command import main
-
-    sys.exit(main())

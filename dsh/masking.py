@@ -1,0 +1,27 @@
+"""Takes keys and passwords out of text that is shown or stored: they are recognised by their form alone."""
+
+import re
+
+MASK = "***"
+
+_KEY = re.compile(
+    r"\b(?:(?P<key>[spr]k[-_])[A-Za-z0-9][A-Za-z0-9_\-]{6,}"
+    r"|(?P<word>(?:api|key|token)[-_])(?=[A-Za-z_\-]*[0-9])[A-Za-z0-9][A-Za-z0-9_\-]{6,})"
+)
+_AUTHORIZATION = re.compile(r"\b(Bearer|Basic)\s+[A-Za-z0-9._~+/=\-]{6,}", re.IGNORECASE)
+_USER = re.compile(r"(?<=://)[^/?#\s'\"]+@")
+
+
+def masked(text: str) -> str:
+    """The text with `***` in place of what has the form of a key, an `Authorization` or a URL's user.
+
+    `sk-…` keeps its prefix and `Bearer …` its scheme. A key of another form is not recognised: whoever
+    knows it replaces it first.
+    """
+    text = masked_urls(_AUTHORIZATION.sub(rf"\1 {MASK}", text))
+    return _KEY.sub(lambda found: f"{found['key'] or found['word']}{MASK}", text)
+
+
+def masked_urls(text: str) -> str:
+    """The text with `***` in place of user and password in every URL."""
+    return _USER.sub(f"{MASK}@", text) if "@" in text else text

@@ -1,0 +1,22 @@
+"""A model server that is real on the wire and scripted in what it says: the counterpart of every test.
+
+In process: `async with MockModelServer(["success"]) as server: … server.base_url`. For a program under test:
+`with MockModelServer(script).in_thread() as server:`. From a shell: `python -m dsh.testing.mock_server`.
+
+Each accepted `POST …/chat/completions` plays the next entry of the script: the name of a behaviour, or a
+free-form reply (`scripted`). A wrong method, path, token or body consumes nothing.
+"""
+
+from dsh.testing.mock_server.behaviour import BEHAVIOURS, RANDOM_WEIGHTS
+from dsh.testing.mock_server.reply import MockOptions, scripted
+from dsh.testing.mock_server.server import Entry, MockModelServer, RecordedRequest
+
+__all__ = [
+    "BEHAVIOURS",
+    "RANDOM_WEIGHTS",
+    "Entry",
+    "MockModelServer",
+    "MockOptions",
+    "RecordedRequest",
+    "scripted",
+]
