@@ -92,7 +92,7 @@ class Agent(Protocol):
 
     @property
     def degraded(self) -> Sequence[str]:
-        """Tools whose bodies were given up after a cancellation, and may still be at work."""
+        """Names of code that was given up after a cancellation, such as `tool x`: it may still be at work."""
 
     def send(self, message: Message, target: InboxTarget, *, wakeup: bool) -> None:
         """Deliver a message. Synchronous: a waking send may have opened a turn and claimed the message."""

@@ -5,16 +5,15 @@ State: the phase, the inbox, the running activity. Everything durable is in the 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from dsh.agent.abandoned import Abandoned
 from dsh.agent.contract import (
-    AGENT_ERROR,
     AGENT_INBOX_CLAIMED,
     AGENT_INBOX_DISCARDED,
     AGENT_INBOX_INSERTED,
     AGENT_STATUS,
-    AgentFailed,
     AgentOptions,
     AgentStatus,
     CancelCause,
@@ -30,8 +29,7 @@ from dsh.agent.phase import Idle, Maintenance, Phase, Running, status_of
 from dsh.agent.request import RequestBuilder
 from dsh.agent.runtime_context import RuntimeContext
 from dsh.agent.services import LoopServices
-from dsh.agent.transcript import Transcript
-from dsh.agent.turn import Turn
+from dsh.agent.turn import Turn, TurnParts
 from dsh.kernel import CancelToken, Context, Event, ScopeTarget
 from dsh.session.log import Session
 from dsh.session.message import Message
@@ -39,9 +37,6 @@ from dsh.session.value import freeze
 
 T = TypeVar("T")
 P = TypeVar("P")
-
-ABANDONED_S = 1.0
-"""How long the end of the agent waits for the task of a tool body that was given up."""
 
 
 class LoopAgent:
@@ -51,7 +46,7 @@ class LoopAgent:
         self.id = session.id
         self.session = session
         self.options = options
-        self.services = services
+        self._services = services
         self.ctx: Context = services.ctx
         """The agent's scope, once the factory has made it."""
         self.inbox = Inbox(
@@ -60,11 +55,15 @@ class LoopAgent:
             discarded=lambda m: self._emit(AGENT_INBOX_DISCARDED, InboxChanged(self, m)),
             claimed=lambda m, turn: self._emit(AGENT_INBOX_CLAIMED, InboxClaimed(self, m, turn)),
         )
-        self.snapshots = RuntimeContext(session)
-        self.transcript = Transcript(session)
-        self.requests = RequestBuilder(session, options, services.llm)
-        self.degraded: list[str] = []
-        """Names of tools whose bodies were given up after a cancellation: they may still be at work."""
+        self._abandoned = Abandoned(self)
+        self._parts = TurnParts(
+            agent=self,
+            services=services,
+            inbox=self.inbox,
+            snapshots=RuntimeContext(session),
+            requests=RequestBuilder(session, options),
+            abandoned=self._abandoned,
+        )
         self._phase: Phase = Idle(session.last_turn)
         self._activity: asyncio.Future[object] | None = None
         self._is_closing = False
@@ -75,6 +74,10 @@ class LoopAgent:
     @property
     def status(self) -> AgentStatus:
         return status_of(self._phase)
+
+    @property
+    def degraded(self) -> Sequence[str]:
+        return tuple(self._abandoned.names)
 
     # -- deliveries ------------------------------------------------------------------------------
 
@@ -110,21 +113,21 @@ class LoopAgent:
         with initiating(self):
             phase = Running(CancelToken(), idle.last_turn)
             self._set_phase(phase)
-            turn = Turn(self, phase)
+            turn = Turn(self._parts, phase)
             turn.open()
-            self._activity = self.services.ctx.kernel.keep(self._drive(phase, turn), f"agent {self.id}")
+            self._activity = self._services.ctx.kernel.keep(self._drive(phase, turn), f"agent {self.id}")
 
     async def _drive(self, phase: Running, turn: Turn) -> None:
         try:
             while await turn.run() and self.inbox.has_pending:
                 phase.token, phase.step, phase.wake_requested = CancelToken(), 0, False
-                turn = Turn(self, phase)
+                turn = Turn(self._parts, phase)
                 turn.open()
         except Exception as error:
-            self.services.ctx.logger.debug("a turn of agent %s ended early: %s", self.id, error)
-        wake = phase.wake_requested
-        self._set_phase(Idle(phase.turn))
-        if wake and self.inbox.has_pending:
+            self._services.ctx.logger.debug("a turn of agent %s ended early: %s", self.id, error)
+        finally:
+            self._set_phase(Idle(phase.turn))
+        if phase.wake_requested and self.inbox.has_pending:
             self._wake(after_abort=False)
 
     def _set_phase(self, phase: Phase) -> None:
@@ -169,7 +172,7 @@ class LoopAgent:
             finally:
                 self._leave_maintenance(phase)
 
-        task = self.services.ctx.kernel.keep(finish(), f"maintenance of agent {self.id}")
+        task = self._services.ctx.kernel.keep(finish(), f"maintenance of agent {self.id}")
         self._activity = task
         return asyncio.shield(task)
 
@@ -178,25 +181,7 @@ class LoopAgent:
         if phase.wake_requested and self.inbox.has_pending:
             self._wake(after_abort=False)
 
-    # -- for the loop and the factory ------------------------------------------------------------
-
-    def report(self, turn: int, step: int, error: Exception) -> None:
-        """Tell listeners what ended or prevented a turn."""
-        self._emit(AGENT_ERROR, AgentFailed(self, turn, step, error))
-
-    def abandon(self, task: "asyncio.Task[None]", tool: str) -> None:
-        """Give up waiting for a tool's body. Its task ends with the agent at the latest."""
-        self.degraded.append(tool)
-        self.services.ctx.logger.warning(
-            "tool %s did not end after the turn was cancelled; it was given up", tool
-        )
-        task.add_done_callback(_retrieve)
-
-        async def stop() -> None:
-            task.cancel()
-            await asyncio.wait((task,), timeout=ABANDONED_S)
-
-        self.ctx.effect(lambda: stop, f"body of tool {tool}")
+    # -- for the factory -------------------------------------------------------------------------
 
     def close(self) -> None:
         """First part of the agent's end: stop what runs, drop what waits, start nothing any more."""
@@ -204,13 +189,8 @@ class LoopAgent:
         self.cancel({"kind": "disposed"})
 
     def _emit(self, event: Event[P, None], payload: P) -> None:
-        self.services.ctx.emit(event, payload, subject=ScopeTarget(self))
+        self._services.ctx.emit(event, payload, subject=ScopeTarget(self))
 
 
 def _is_disposed(token: CancelToken) -> bool:
     return token.cancelled and token.reason.get("kind") == "disposed"
-
-
-def _retrieve(task: "asyncio.Task[None]") -> None:
-    if not task.cancelled():
-        task.exception()

@@ -35,6 +35,8 @@ class Inbox:
         self._session = session
         self._inserted, self._discarded, self._claimed = inserted, discarded, claimed
         self._lists = fold_inbox(session)
+        self._out: list[tuple[InboxTarget, Message]] = []
+        """Claimed for a step that has not taken them in yet, and where they came from."""
 
     @property
     def next_turn(self) -> tuple[Message, ...]:
@@ -88,14 +90,32 @@ class Inbox:
         """
         return self._change(target, start, delete, inserted, "canceled")
 
+    # -- for the loop ----------------------------------------------------------------------------
+
     def claim(self, target: InboxTarget, turn: int) -> tuple[Message, ...]:
         """Take what enters the next step of `turn`: all of `next-step`, then perhaps one prompt."""
-        taken = self._change("next-step", 0, math.inf, (), None)
-        if target == "next-turn":
-            taken += self._change("next-turn", 0, 1, (), None)
-        for message in taken:
+        self._out = []
+        parts: tuple[tuple[InboxTarget, float], ...] = (("next-step", math.inf), ("next-turn", 1))
+        for source, count in parts if target == "next-turn" else parts[:1]:
+            self._out += [(source, message) for message in self._change(source, 0, count, (), None)]
+        claimed = tuple(message for _, message in self._out)
+        for message in claimed:
             self._claimed(message, turn)
-        return taken
+        return claimed
+
+    def entered(self, message: Message) -> None:
+        """A message is in the log as `user/message`: it cannot be put back any more."""
+        self._out = [(source, out) for source, out in self._out if out["id"] != message["id"]]
+
+    def close_claim(self) -> None:
+        """The step has begun: what it did not take in is gone."""
+        self._out = []
+
+    def put_back(self) -> None:
+        """What was claimed and has not entered waits again, in its old place."""
+        out, self._out = self._out, []
+        for target in _TARGETS:
+            self.splice(target, 0, 0, [message for source, message in out if source == target])
 
     def _find(self, message_id: str) -> tuple[InboxTarget, int] | None:
         for target in _TARGETS:

@@ -13,8 +13,9 @@ from dsh.agent.failure import AgentError
 from dsh.agent.invariant import mark
 from dsh.agent.prompt import PromptAssembly
 from dsh.agent.step_scope import StepScope
+from dsh.agent.transcript import Transcript
 from dsh.llm.failure import LlmError
-from dsh.llm.registry import LlmRegistry, PreparedCall
+from dsh.llm.registry import PreparedCall
 from dsh.llm.request import LlmCallConfig, LlmRequest
 from dsh.session.header import canonical_header, headers_equal
 from dsh.session.log import Session
@@ -31,10 +32,10 @@ class BuiltRequest(NamedTuple):
 class RequestBuilder:
     """Builds the requests of one agent. Remembers only whether it has logged a header yet."""
 
-    def __init__(self, session: Session, options: AgentOptions, llm: LlmRegistry) -> None:
+    def __init__(self, session: Session, options: AgentOptions) -> None:
         self._session = session
         self._options = options
-        self._llm = llm
+        self._transcript = Transcript(session)
         self._is_first = True
 
     async def build(self, scope: StepScope, assembly: PromptAssembly) -> BuiltRequest:
@@ -45,40 +46,39 @@ class RequestBuilder:
             LlmError: what the adapter refuses, before any header is logged.
             Cancelled: the turn's token.
         """
-        signal = scope.signal
         seed = self._seed()
 
-        async def innermost() -> LlmCallConfig:
+        async def unchanged() -> LlmCallConfig:
             return seed
 
-        payload = RequestSeed(scope.agent, scope.turn, scope.step, signal)
-        config = await scope.waterfall(AGENT_REQUEST, payload, innermost)
-        signal.raise_if_cancelled()
+        payload = RequestSeed(scope.agent, scope.turn, scope.step, scope.signal)
+        config = await scope.ask(AGENT_REQUEST, payload, unchanged)
         if not config.provider or not config.model:
             raise AgentError(
                 f"no model to ask: provider {config.provider!r}, model {config.model!r}",
                 hint="give both in the agent's options or in the config of row agent-default-model",
             )
         prepared = await self._prepare(config, scope)
-        signal.raise_if_cancelled()
+        scope.signal.raise_if_cancelled()
         if prepared is not None:
             config = prepared.config
         self._log_header(config, prepared, assembly)
         self._log_route(config, prepared)
-        signal.raise_if_cancelled()
+        scope.signal.raise_if_cancelled()
         request = LlmRequest(
             config=config,
-            messages=scope.transcript.messages(),
+            messages=self._transcript.messages(),
             system=assembly.system or None,
             tools=assembly.tools,
             session_id=self._session.id,
-            signal=signal,
+            signal=scope.signal,
         )
         return BuiltRequest(mark(request), prepared)
 
     async def _prepare(self, config: LlmCallConfig, scope: StepScope) -> PreparedCall | None:
+        call = scope.services.llm.prepare_call(config, scope.signal)
         try:
-            return await self._llm.prepare_call(config, scope.signal)
+            return await scope.grace.wait(call, f"the adapter of route {config.provider}")
         except LlmError as error:
             if error.code != "NO_ADAPTER":
                 raise

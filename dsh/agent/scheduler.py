@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from dsh.agent.grace import NoOutcome
 from dsh.agent.step_scope import StepScope
 from dsh.agent.tool_row import log_call, log_result
 from dsh.tools.arguments import parse_arguments
@@ -18,15 +19,6 @@ from dsh.tools.execution import ToolCall, ToolFailure, ToolResult
 from dsh.tools.outcome import aborted
 from dsh.tools.pipeline import Invocation
 
-GRACE_S = 5.0
-"""How long a started body may go on after its turn was cancelled (`design.md` §10.3)."""
-
-OUTCOME_UNKNOWN = ToolFailure.of(
-    "the call was started but did not end after the turn was cancelled, so its outcome is unknown; check "
-    "what it did before repeating it",
-    name="ToolOutcomeUnknownError",
-    code="TOOL_OUTCOME_UNKNOWN",
-)
 SCHEDULER_FAILED = ToolFailure.of(
     "the harness failed while it was handling this call, so its outcome is unknown; check what it did "
     "before repeating it",
@@ -40,26 +32,13 @@ NOT_STARTED = ToolFailure.of(
 )
 
 
-class _Started:
-    """A call whose `tool/call` is in the log and whose `tool/result` is not yet."""
-
-    __slots__ = ("call", "call_seq", "invocation", "is_logged", "resources", "result", "task")
-
-    def __init__(self, call: ToolCall, call_seq: int, resources: Resources | None) -> None:
-        self.call, self.call_seq, self.resources = call, call_seq, resources
-        self.invocation: Invocation | None = None
-        self.task: asyncio.Task[None] | None = None
-        self.result: ToolResult | None = None
-        """A result that was made up because the body's own will never come."""
-        self.is_logged = False
-
-    @property
-    def is_running(self) -> bool:
-        return self.task is not None and not self.task.done() and self.result is None
-
-    @property
-    def is_settled(self) -> bool:
-        return self.result is not None or (self.task is not None and self.task.done())
+def outcome_unknown(reason: str) -> ToolFailure:
+    """The result of a call whose body was begun and will never tell how it ended."""
+    return ToolFailure.of(
+        f"{reason}, so the outcome of this call is unknown; check what it did before repeating it",
+        name="ToolOutcomeUnknownError",
+        code="TOOL_OUTCOME_UNKNOWN",
+    )
 
 
 async def run_tool_calls(scope: StepScope, blocks: Sequence[Mapping[str, Any]]) -> bool:
@@ -70,7 +49,7 @@ async def run_tool_calls(scope: StepScope, blocks: Sequence[Mapping[str, Any]]) 
     Raises:
         Exception: the first failure of the machinery itself; the log is balanced as far as it can be.
     """
-    return await _Batch(scope, [_call_of(block, scope) for block in blocks]).run()
+    return await _Batch(scope, [_asked(block, scope) for block in blocks]).run()
 
 
 class _Asked(NamedTuple):
@@ -81,48 +60,66 @@ class _Asked(NamedTuple):
     """Its arguments, untouched."""
 
 
+class _Started:
+    """A call whose `tool/call` is in the log and whose `tool/result` is not yet."""
+
+    __slots__ = ("call", "call_seq", "invocation", "is_logged", "made_up", "resources", "task")
+
+    def __init__(
+        self, call: ToolCall, call_seq: int, invocation: Invocation, resources: Resources | None
+    ) -> None:
+        self.call, self.call_seq, self.invocation, self.resources = call, call_seq, invocation, resources
+        self.task: asyncio.Task[None] | None = None
+        """The body at work; it ends, whatever the tool does."""
+        self.made_up: ToolResult | None = None
+        """The result of a call whose pipeline will not give one."""
+        self.is_logged = False
+
+    @property
+    def is_running(self) -> bool:
+        return self.task is not None and not self.task.done()
+
+    @property
+    def is_settled(self) -> bool:
+        return self.made_up is not None or (self.task is not None and self.task.done())
+
+
 class _Batch:
     """The calls of one message on their way: not started, uncommitted in order, committed."""
 
     def __init__(self, scope: StepScope, calls: list[_Asked]) -> None:
         self._scope = scope
-        self._tools = scope.agent.services.tools
-        self._cap = scope.agent.services.max_parallel_tool_calls()
+        self._tools = scope.services.tools
+        self._cap = scope.services.max_parallel_tool_calls()
         self._waiting = deque(calls)
         self._uncommitted: deque[_Started] = deque()
-        self._concluded = False
-        self._cancelled = asyncio.Event()
+        self._is_concluded = False
 
     async def run(self) -> bool:
-        undo = self._scope.signal.on_cancel(lambda _: self._cancelled.set())
+        signal = self._scope.signal
         try:
-            await self._start_and_commit()
-            await self._drain()
-            self._log_unstarted()
+            while self._waiting and not signal.cancelled:
+                resources = self._tools.resources(self._waiting[0].call)
+                if self._may_start(resources):
+                    await self._start_next(resources)
+                else:
+                    await self._wait_for_one()
+                await self._commit_ready()
+            while self._uncommitted:
+                await self._wait_for_one()
+                await self._commit_ready()
+            self._answer_unstarted()
         except Exception:
             await self._quiesce()
             raise
-        finally:
-            undo()
-        return self._concluded
-
-    async def _start_and_commit(self) -> None:
-        signal = self._scope.signal
-        while self._waiting and not signal.cancelled:
-            resources = self._tools.resources(self._waiting[0].call)
-            if self._may_start(resources):
-                await self._start(self._waiting.popleft(), resources)
-                await self._commit_ready()
-            else:
-                await self._wait_for_one()
-                await self._commit_ready()
-        while self._uncommitted and not signal.cancelled:
-            await self._commit_ready()
-            if self._uncommitted:
-                await self._wait_for_one()
+        except asyncio.CancelledError:
+            for task in self._running():
+                task.cancel()
+            raise
+        return self._is_concluded
 
     def _may_start(self, wanted: Resources | None) -> bool:
-        if sum(started.is_running for started in self._uncommitted) >= self._cap:
+        if len(self._running()) >= self._cap:
             return False
         if wanted is None:
             return not self._uncommitted
@@ -130,22 +127,36 @@ class _Batch:
             started.resources is None or wanted.conflicts(started.resources) for started in self._uncommitted
         )
 
-    async def _start(self, asked: _Asked, resources: Resources | None) -> None:
-        call = asked.call
-        started = _Started(call, log_call(self._scope, call, asked.raw), resources)
+    def _running(self) -> list["asyncio.Task[None]"]:
+        return [s.task for s in self._uncommitted if s.task is not None and not s.task.done()]
+
+    # -- start -----------------------------------------------------------------------------------
+
+    async def _start_next(self, resources: Resources | None) -> None:
+        call, raw = self._waiting[0]
+        invocation = self._tools.begin(call)
+        started = _Started(call, log_call(self._scope, call, raw), invocation, resources)
+        self._waiting.popleft()
         self._uncommitted.append(started)
-        started.invocation = self._tools.begin(call)
-        await started.invocation.prepare()
-        started.task = asyncio.create_task(started.invocation.dispatch(), name=f"tool {call.name}")
+        try:
+            await self._scope.grace.wait(invocation.prepare(), f"a policy of tool {call.name}")
+        except NoOutcome as error:
+            started.made_up = self._unreviewed(started, error)
+        else:
+            started.task = asyncio.create_task(self._dispatch(started), name=f"tool {call.name}")
+
+    async def _dispatch(self, started: _Started) -> None:
+        try:
+            await self._scope.grace.wait(started.invocation.dispatch(), f"tool {started.call.name}")
+        except NoOutcome as error:
+            started.made_up = outcome_unknown(error.message)
 
     async def _wait_for_one(self) -> None:
-        """Until a body ends or the turn is cancelled."""
-        tasks = [s.task for s in self._uncommitted if s.is_running and s.task is not None]
-        gate = asyncio.ensure_future(self._cancelled.wait())
-        try:
-            await asyncio.wait((*tasks, gate), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            gate.cancel()
+        """Until some body has ended."""
+        if running := self._running():
+            await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+
+    # -- commit ----------------------------------------------------------------------------------
 
     async def _commit_ready(self) -> None:
         while self._uncommitted and self._uncommitted[0].is_settled:
@@ -153,47 +164,46 @@ class _Batch:
             self._uncommitted.popleft()
 
     async def _commit(self, started: _Started) -> None:
-        result = started.result
-        if result is None:
-            assert started.task is not None and started.invocation is not None
-            started.task.result()
-            result = await started.invocation.finalize()
+        result = await self._result_of(started)
         log_result(self._scope, started.call.call_id, result, started.call_seq)
         started.is_logged = True
         for message in result.additional_contexts:
             self._scope.agent.inbox.append("next-step", message)
-        self._concluded = self._concluded or result.concludes_turn
+        self._is_concluded = self._is_concluded or result.concludes_turn
 
-    async def _drain(self) -> None:
-        """After a cancellation: give running bodies their grace, then commit what was started."""
-        await self._wait_bounded()
-        for started in self._uncommitted:
-            if started.is_running and started.task is not None:
-                started.result = OUTCOME_UNKNOWN
-                self._scope.agent.abandon(started.task, started.call.name)
-        await self._commit_ready()
+    async def _result_of(self, started: _Started) -> ToolResult:
+        if started.task is not None:
+            started.task.result()
+        if started.made_up is not None:
+            return started.made_up
+        reviewing = started.invocation.finalize()
+        try:
+            return await self._scope.grace.wait(reviewing, f"a review of tool {started.call.name}")
+        except NoOutcome as error:
+            return self._unreviewed(started, error)
 
-    async def _wait_bounded(self) -> None:
-        """Until no body runs; once the turn is cancelled, at most for the grace."""
-        while tasks := [s.task for s in self._uncommitted if s.is_running and s.task is not None]:
-            if self._scope.signal.cancelled:
-                await asyncio.wait(tasks, timeout=GRACE_S)
-                return
-            await self._wait_for_one()
+    def _unreviewed(self, started: _Started, error: NoOutcome) -> ToolResult:
+        """The result where a policy or a review of the call never answered."""
+        if self._scope.signal.cancelled:
+            return aborted(started=started.invocation.body_started)
+        return ToolFailure.of(error.message)
 
-    def _log_unstarted(self) -> None:
+    def _answer_unstarted(self) -> None:
         while self._waiting:
             call, raw = self._waiting[0]
             call_seq = log_call(self._scope, call, raw)
             self._waiting.popleft()
             log_result(self._scope, call.call_id, aborted(started=False), call_seq)
 
+    # -- our own failures ------------------------------------------------------------------------
+
     async def _quiesce(self) -> None:
         """After a failure of our own: wait for the bodies, then answer every call that has no answer.
 
         What the log still refuses is left to crash repair; the first failure is the one that is told.
         """
-        await self._wait_bounded()
+        while running := self._running():
+            await asyncio.wait(running)
         try:
             for started in self._uncommitted:
                 if not started.is_logged:
@@ -201,23 +211,19 @@ class _Batch:
             for asked in self._waiting:
                 log_result(self._scope, asked.call.call_id, NOT_STARTED, None)
         except Exception as error:
-            self._scope.agent.services.ctx.logger.error("calls are left without results: %s", error)
+            self._scope.services.ctx.logger.error("calls are left without results: %s", error)
 
     async def _answer_somehow(self, started: _Started) -> None:
-        if started.is_running and started.task is not None:
-            self._scope.agent.abandon(started.task, started.call.name)
         if started.is_settled:
             try:
                 await self._commit(started)
             except Exception:
-                self._scope.agent.services.ctx.logger.debug(
-                    "commit of %s failed", started.call.name, exc_info=True
-                )
+                self._scope.services.ctx.logger.debug("commit of %s failed", started.call.name, exc_info=True)
         if not started.is_logged:
             log_result(self._scope, started.call.call_id, SCHEDULER_FAILED, started.call_seq)
 
 
-def _call_of(block: Mapping[str, Any], scope: StepScope) -> _Asked:
+def _asked(block: Mapping[str, Any], scope: StepScope) -> _Asked:
     parsed = parse_arguments(block["arguments"])
     call = ToolCall(
         call_id=block["id"],

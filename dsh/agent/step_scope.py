@@ -1,32 +1,42 @@
-"""What the parts of one step share: whose step it is, where in the turn it stands, when to stop."""
+"""What the parts of one step share: whose step it is, where in the turn it stands, how long to wait."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
-from dsh.agent.transcript import Transcript
+import msgspec
+
+from dsh.agent.contract import Agent
+from dsh.agent.grace import Grace
+from dsh.agent.services import LoopServices
 from dsh.kernel import CancelToken, Event, ScopeTarget
 from dsh.session.log import Session
 
-if TYPE_CHECKING:
-    from dsh.agent.driver import LoopAgent
-
 P = TypeVar("P")
-R = TypeVar("R")
+T = TypeVar("T")
 
 
-class StepScope:
-    """One step of one turn. Does not change while the step lasts."""
+class StepScope(msgspec.Struct, frozen=True, eq=False):
+    """One step of one turn, from its pre-step on. Does not change while the step lasts."""
 
-    __slots__ = ("agent", "session", "signal", "step", "transcript", "turn")
+    agent: Agent
+    services: LoopServices
+    turn: int
+    step: int
+    signal: CancelToken
+    grace: Grace
 
-    def __init__(self, agent: "LoopAgent", turn: int, step: int, signal: CancelToken) -> None:
-        self.agent = agent
-        self.session: Session = agent.session
-        self.transcript: Transcript = agent.transcript
-        self.turn = turn
-        self.step = step
-        self.signal = signal
+    @property
+    def session(self) -> Session:
+        return self.agent.session
 
-    def waterfall(self, event: Event[P, R], payload: P, inner: Callable[[], R]) -> R:
-        """Dispatch to the agent's listeners."""
-        return self.agent.ctx.waterfall(event, payload, inner, subject=ScopeTarget(self.agent))
+    async def ask(self, event: Event[P, Awaitable[T]], payload: P, inner: Callable[[], Awaitable[T]]) -> T:
+        """The answer of the agent's listeners, around the one that `inner` gives.
+
+        Raises:
+            Cancelled: the turn's token, also where an answer came all the same.
+        """
+        subject = ScopeTarget(self.agent)
+        asked = self.agent.ctx.waterfall(event, payload, inner, subject=subject)
+        answer = await self.grace.wait(asked, f"a listener of {event.name}")
+        self.signal.raise_if_cancelled()
+        return answer

@@ -5,11 +5,15 @@ The turn opens synchronously inside the `send` that wakes the agent; the rest ru
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, NamedTuple
 
+from dsh.agent.abandoned import Abandoned
 from dsh.agent.contract import (
+    AGENT_ERROR,
     AGENT_PRE_STEP,
     AGENT_TURN_STOPPING,
+    Agent,
+    AgentFailed,
     EnterStep,
     InboxTarget,
     PreStep,
@@ -17,33 +21,47 @@ from dsh.agent.contract import (
     TurnStopping,
 )
 from dsh.agent.failure import failure_of
+from dsh.agent.grace import Grace
+from dsh.agent.inbox import Inbox
 from dsh.agent.phase import Running
 from dsh.agent.prompt import PromptAssembly, PromptContext
-from dsh.agent.step import run_step
+from dsh.agent.request import RequestBuilder
+from dsh.agent.runtime_context import RuntimeContext
+from dsh.agent.services import LoopServices
+from dsh.agent.step import StepOutcome, run_step
 from dsh.agent.step_scope import StepScope
 from dsh.kernel import ScopeTarget
+from dsh.kernel.foreign import contained
 from dsh.session.message import Message
 
-if TYPE_CHECKING:
-    from dsh.agent.driver import LoopAgent
-
 End = Literal["completed", "max-tokens", "blocked"]
+
+
+class TurnParts(NamedTuple):
+    """What all turns of one agent work with."""
+
+    agent: Agent
+    services: LoopServices
+    inbox: Inbox
+    snapshots: RuntimeContext
+    requests: RequestBuilder
+    abandoned: Abandoned
 
 
 class Turn:
     """One turn of one agent. `open` is its synchronous beginning, `run` everything after."""
 
-    def __init__(self, agent: "LoopAgent", phase: Running) -> None:
-        self._agent = agent
-        self._session = agent.session
+    def __init__(self, parts: TurnParts, phase: Running) -> None:
+        self._agent, self._services, self._inbox = parts.agent, parts.services, parts.inbox
+        self._snapshots, self._requests = parts.snapshots, parts.requests
+        self._session = parts.agent.session
         self._phase = phase
         self._signal = phase.token
+        self._grace = Grace(phase.token, parts.abandoned.take)
         self._number = 0
         """0 until `turn/start` is in the log."""
-        self._failure: Exception | None = None
         self._claimed: tuple[Message, ...] = ()
-        """Taken from the inbox and not yet in the log as `user/message`."""
-        self._claimed_from: InboxTarget = "next-turn"
+        self._failure: Exception | None = None
 
     def open(self) -> None:
         """Append `turn/start` and claim what enters. A failure waits for `run` to be told."""
@@ -63,22 +81,20 @@ class Turn:
         """
         if self._failure is not None and not self._number:
             raise self._failure
-        reason: dict[str, Any]
         try:
             if self._failure is not None:
                 raise self._failure
             end, is_normal = await self._steps()
-            reason = {"kind": end}
-        except Exception as error:
+        except BaseException as raised:
+            error = contained(raised, "the turn")
             if self._signal.cancelled:
-                reason = {"kind": "aborted", "reason": self._signal.reason}
+                self._end({"kind": "aborted", "reason": self._signal.reason})
             else:
-                reason = {"kind": "error", "error": failure_of(error).to_json()}
-                self._agent.report(self._number, self._phase.step, error)
+                self._report(self._number, error)
                 self._put_back()
-            self._end(reason)
-            raise
-        self._end(reason)
+                self._end({"kind": "error", "error": failure_of(error).to_json()})
+            raise error  # noqa: B904 -- the same one, or made of it
+        self._end({"kind": end})
         return is_normal
 
     # -- boundaries ------------------------------------------------------------------------------
@@ -88,7 +104,7 @@ class Turn:
         try:
             self._session.append("turn/start", {"turn": number})
         except Exception as error:
-            self._agent.report(self._phase.turn, 0, error)
+            self._report(self._phase.turn, error)
             raise
         self._number = self._phase.turn = number
 
@@ -96,23 +112,22 @@ class Turn:
         try:
             self._session.append("turn/end", {"turn": self._number, "reason": reason})
         except Exception as error:
-            self._agent.report(self._number, self._phase.step, error)
+            self._report(self._number, error)
             raise
 
+    def _report(self, turn: int, error: Exception) -> None:
+        """Tell listeners what ended or prevented a turn."""
+        payload = AgentFailed(self._agent, turn, self._phase.step, error)
+        self._agent.ctx.emit(AGENT_ERROR, payload, subject=ScopeTarget(self._agent))
+
     def _claim(self, target: InboxTarget) -> None:
-        self._claimed_from = target
-        self._claimed = self._agent.inbox.claim(target, self._number)
+        self._claimed = self._inbox.claim(target, self._number)
 
     def _put_back(self) -> None:
-        """What was claimed for a step that never took it in waits again, in its old place."""
-        prompts = self._claimed[-1:] if self._claimed_from == "next-turn" else ()
-        rest = self._claimed[: len(self._claimed) - len(prompts)]
-        self._claimed = ()
         try:
-            self._agent.inbox.splice("next-step", 0, 0, rest)
-            self._agent.inbox.splice("next-turn", 0, 0, prompts)
+            self._inbox.put_back()
         except Exception as error:
-            self._agent.services.ctx.logger.error("claimed messages could not be put back: %s", error)
+            self._services.ctx.logger.error("claimed messages could not be put back: %s", error)
 
     # -- steps -----------------------------------------------------------------------------------
 
@@ -124,62 +139,63 @@ class Turn:
             self._signal.raise_if_cancelled()
             if self._phase.step:
                 self._claim("next-step")
-            assembly, messages = await self._pre_step(self._phase.step + 1)
-            if messages is None:
+            scope = self._scope(self._phase.step + 1)
+            assembly, decision = await self._pre_step(scope)
+            if not isinstance(decision, EnterStep):
                 return "blocked", False
-            if end is not None and not owes_reply and not messages:
+            if end is not None and not owes_reply and not decision.messages:
                 return end, True
-            if self._phase.step == 0 and not messages:
+            if self._phase.step == 0 and not decision.messages:
                 return "completed", False
-            self._signal.raise_if_cancelled()
-            outcome = await self._step(assembly, messages)
+            outcome = await self._step(scope, assembly, decision.messages)
             owes_reply = outcome is None
             if outcome is not None and end != "max-tokens":
                 end = outcome
             self._signal.raise_if_cancelled()
-            if not owes_reply and not self._agent.inbox.next_step:
+            if not owes_reply and not self._inbox.next_step:
                 await self._stopping()
-            if not owes_reply and not self._agent.inbox.next_step:
+            if not owes_reply and not self._inbox.next_step:
                 return end or "completed", True
 
-    async def _pre_step(self, step: int) -> tuple[PromptAssembly, Sequence[Message] | None]:
-        """The prompt, and what enters the step with the claimed messages; None when it was rejected."""
-        agent, signal = self._agent, self._signal
-        assembly = await agent.services.prompt.assemble(PromptContext(agent=agent, signal=signal))
-        signal.raise_if_cancelled()
+    def _scope(self, step: int) -> StepScope:
+        return StepScope(self._agent, self._services, self._number, step, self._signal, self._grace)
+
+    async def _pre_step(self, scope: StepScope) -> tuple[PromptAssembly, PreStepDecision]:
+        """The prompt of the step, and whether it is entered and with which messages."""
+        assembling = self._services.prompt.assemble(PromptContext(agent=self._agent, signal=self._signal))
+        assembly = await self._grace.wait(assembling, "the assembly of the prompt")
+        self._signal.raise_if_cancelled()
         claimed = self._claimed
 
         async def enter() -> PreStepDecision:
-            snapshot = agent.snapshots.project(assembly.context)
+            snapshot = self._snapshots.project(assembly.context)
             return EnterStep(claimed if snapshot is None else (*claimed, snapshot))
 
-        payload = PreStep(agent, claimed, self._number, step, signal)
-        decision = await agent.ctx.waterfall(AGENT_PRE_STEP, payload, enter, subject=ScopeTarget(agent))
-        signal.raise_if_cancelled()
-        return assembly, decision.messages if isinstance(decision, EnterStep) else None
+        payload = PreStep(self._agent, claimed, scope.turn, scope.step, self._signal)
+        return assembly, await scope.ask(AGENT_PRE_STEP, payload, enter)
 
     async def _step(
-        self, assembly: PromptAssembly, messages: Sequence[Message]
-    ) -> Literal["completed", "max-tokens"] | None:
-        step = self._phase.step + 1
-        at = {"turn": self._number, "step": step}
+        self, scope: StepScope, assembly: PromptAssembly, messages: Sequence[Message]
+    ) -> StepOutcome | None:
+        at = {"turn": scope.turn, "step": scope.step}
         self._session.append("step/start", at)
-        self._phase.step = step
+        self._phase.step = scope.step
         try:
             for message in messages:
                 event = self._session.append("user/message", message, surface="append")
-                self._agent.snapshots.entered(event.seq, event.data)
-                self._claimed = tuple(m for m in self._claimed if m["id"] != message["id"])
-            self._claimed = ()
-            scope = StepScope(self._agent, self._number, step, self._signal)
-            outcome = await run_step(scope, assembly)
-        except Exception:
+                self._snapshots.entered(event.seq, event.data)
+                self._inbox.entered(event.data)
+            self._inbox.close_claim()
+            outcome = await run_step(scope, assembly, self._requests)
+        except BaseException as raised:
+            error = contained(raised, "the step")
             self._session.append("step/end", at)
-            raise
+            raise error  # noqa: B904 -- the same one, or made of it
         self._session.append("step/end", at)
         return outcome
 
     async def _stopping(self) -> None:
         payload = TurnStopping(self._agent, self._number, self._signal)
-        await self._agent.ctx.serial(AGENT_TURN_STOPPING, payload, subject=ScopeTarget(self._agent))
+        told = self._agent.ctx.serial(AGENT_TURN_STOPPING, payload, subject=ScopeTarget(self._agent))
+        await self._grace.wait(told, f"a listener of {AGENT_TURN_STOPPING.name}")
         self._signal.raise_if_cancelled()

@@ -67,7 +67,11 @@ def boot(invocation: Invocation, watchdog: Watchdog) -> int:
     export(environment, os.environ)
     facts = Facts(home, invocation.profile, str(Path.cwd()), environment.mapping())
     run = _Run(invocation, composition, facts, environment, output, watchdog)
-    code = asyncio.run(run.live())
+    try:
+        code = asyncio.run(run.live())
+    except BaseException as error:  # a callback of the loop itself has died, with whatever it raised
+        code = report(error)
+        kill_all()
     watchdog.leave(code)
     return code
 

@@ -90,7 +90,7 @@ class EventTable:
             except BaseException as raised:
                 error = contained(raised, f"a listener of {name}")
                 if not is_contained or getattr(error, "code", "") == "INVARIANT":
-                    raise error  # noqa: B904 -- the same one, or it has its cause
+                    raise error  # noqa: B904 -- the same one, or made of it
                 report(hook.owner, name, error)
                 continue
             if answer is not None and inspect.isawaitable(answer):
@@ -157,7 +157,7 @@ def _asked(hook: Hook, name: str, *args: Any) -> Any:
     try:
         return hook.fn(*args)
     except BaseException as error:
-        raise contained(error, f"a listener of {name}")  # noqa: B904 -- the same one, or it has its cause
+        raise contained(error, f"a listener of {name}")  # noqa: B904 -- the same one, or made of it
 
 
 async def _called(hook: Hook, name: str, payload: Any) -> Any:
@@ -167,7 +167,7 @@ async def _called(hook: Hook, name: str, payload: Any) -> Any:
     try:
         return await answer
     except BaseException as error:
-        raise contained(error, f"a listener of {name}")  # noqa: B904 -- the same one, or it has its cause
+        raise contained(error, f"a listener of {name}")  # noqa: B904 -- the same one, or made of it
 
 
 async def _reported(answer: Awaitable[Any], owner: Owner, name: str) -> None:

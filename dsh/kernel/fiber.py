@@ -260,7 +260,7 @@ class Fiber:
         try:
             await effect.run_inline(lambda: body(self.ctx, self.config) if takes_config else body(self.ctx))
         except BaseException as error:
-            raise contained(error, f"plugin {self.name}")  # noqa: B904 -- the same one, or it has its cause
+            raise contained(error, f"plugin {self.name}")  # noqa: B904 -- the same one, or made of it
 
     async def _unload(self) -> None:
         await self._run_disposers()

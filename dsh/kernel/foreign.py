@@ -22,7 +22,7 @@ def contained(error: BaseException, who: str) -> Exception:
         raise error
     said = f": {error}" if str(error) else ""
     failure = KernelError(f"{who} raised {type(error).__name__}{said}", code="FOREIGN_EXIT")
-    failure.__cause__ = error
+    failure.__context__ = error
     return failure
 
 

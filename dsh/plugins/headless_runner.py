@@ -20,6 +20,7 @@ from dsh.capabilities.launch import APP_EXIT, APP_INTERRUPT, APP_OUTPUT, BOOT, A
 from dsh.composition.home import home_label
 from dsh.errors import CredentialError, DshError
 from dsh.kernel import CancelToken, Context
+from dsh.kernel.foreign import contained
 from dsh.llm.failure import CREDENTIAL_CODES
 from dsh.llm.request import LlmCallConfig
 from dsh.session.chunk_row import ChunkRun
@@ -116,7 +117,8 @@ class Run:
         await self._ctx.use(BOOT).ready()
         try:
             code = await self._do()
-        except Exception as error:
+        except BaseException as raised:
+            error = contained(raised, "the run")
             code = self._say(error) if self._ctx.fiber.is_active else None
         if code is None:
             return

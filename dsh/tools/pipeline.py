@@ -16,6 +16,7 @@ import msgspec
 
 from dsh.capabilities.approval import APPROVAL, ApprovalRequest
 from dsh.kernel import Cancelled, CancelToken, Context, ScopeTarget
+from dsh.kernel.foreign import contained
 from dsh.session.value import freeze
 from dsh.tools.definition import ToolDefinition
 from dsh.tools.error import ToolError, ToolNotFoundError
@@ -190,8 +191,7 @@ class Invocation:
             if definition is None:
                 raise ToolNotFoundError(self._call.name)
             self.body_started = True
-            body = definition.execute(execution.arguments, execution)
-            value = await _contained(body, f'tool "{definition.name}"')
+            value = await _contained(_run(definition, execution), f'tool "{definition.name}"')
             result: ToolResult = success_of(definition, execution, value)
             if _is_cancelled(fused):
                 result = aborted(started=True)
@@ -293,15 +293,25 @@ def _is_cancelled(token: CancelToken) -> bool:
     return token.cancelled
 
 
+async def _run(definition: ToolDefinition, execution: ToolExecution) -> object:
+    return await definition.execute(execution.arguments, execution)
+
+
 async def _contained(awaitable: Awaitable[T], who: str) -> T:
-    """Wait for foreign code. That it ends by an exit or by a cancelled task of its own is its failure;
-    only when this task itself is being cancelled does the cancellation go on."""
+    """Wait for foreign code. Whatever ends it is its failure, unless this task is going down."""
     try:
         return await awaitable
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
+    except BaseException as error:
+        if contained(error, who) is error:
             raise
-        raise ToolError(f"{who} failed: a task that it waited for was cancelled") from None
-    except SystemExit as error:
-        raise ToolError(f"{who} failed: it tried to end the process (exit {error.code})") from None
+        raise ToolError(f"{who} failed: {_told(error)}") from None
+
+
+def _told(error: BaseException) -> str:
+    match error:
+        case asyncio.CancelledError():
+            return "a task that it waited for was cancelled"
+        case SystemExit():
+            return f"it tried to end the process (exit {error.code})"
+        case _:
+            return f"it raised {type(error).__name__}" + (f": {error}" if str(error) else "")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dsh.agent import scheduler
+from dsh.agent import grace
 from dsh.agent.contract import (
     AGENT_PRE_STEP,
     AGENT_REQUEST,
@@ -254,7 +254,7 @@ async def test_cancelled_while_a_policy_is_asked() -> None:
 
 @aio
 async def test_a_body_that_ignores_the_cancellation_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler, "GRACE_S", 0.02)
+    monkeypatch.setattr(grace, "GRACE_S", 0.02)
     async with loop(calls(("c1", "stuck", "{}"), ("c2", "quick", "{}")), text("done")) as it:
         handle = await it.create()
         agent = handle.agent
@@ -279,7 +279,7 @@ async def test_a_body_that_ignores_the_cancellation_is_given_up(monkeypatch: pyt
         assert codes[0] == "TOOL_OUTCOME_UNKNOWN"
         assert codes[1] in ("ABORTED", "ABORTED_BEFORE_DISPATCH")
         assert ends(agent.session) == ABORTED
-        assert agent.degraded == ["stuck"]
+        assert agent.degraded == ("tool stuck",)
         assert cut_off == []
         await it.prompt(agent, "go on")
         assert ends(agent.session)[-1] == {"kind": "completed"}

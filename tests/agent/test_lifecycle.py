@@ -336,9 +336,9 @@ async def test_agents_that_came_and_went_leave_nothing_behind() -> None:
 async def test_a_tool_that_unloads_the_loop_from_inside_does_not_hang(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from dsh.agent import scheduler
+    from dsh.agent import grace
 
-    monkeypatch.setattr(scheduler, "GRACE_S", 0.02)
+    monkeypatch.setattr(grace, "GRACE_S", 0.02)
     async with loop(calls(("c1", "unload", "{}"))) as it:
         agent = await it.agent()
         row = agent.ctx.fiber.parent.fiber  # type: ignore[union-attr]

@@ -52,7 +52,7 @@ def rows(it: Loop) -> list[str]:
     return out
 
 
-async def ticks(count: int = 20) -> None:
+async def ticks(count: int = 200) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
 

@@ -36,11 +36,11 @@ def raising_later(error: BaseException) -> Callable[..., Any]:
 
 @pytest.mark.parametrize("error", ODD)
 @aio
-async def test_it_reads_as_a_failure_with_its_cause(error: BaseException) -> None:
+async def test_it_reads_as_a_failure_and_keeps_the_original(error: BaseException) -> None:
     failure = contained(error, "a listener")
     assert isinstance(failure, KernelError)
     assert failure.message.startswith(f"a listener raised {type(error).__name__}")
-    assert failure.__cause__ is error
+    assert failure.__context__ is error
 
 
 @aio
@@ -116,7 +116,7 @@ async def test_background_work_that_ends_so_is_reported(error: BaseException) ->
     ctx.kernel.on_failure = lambda failure, label: failures.append(failure)
     ctx.spawn(raising_later(error)(), "work")
     await asyncio.sleep(0.001)
-    assert [failure.__cause__ for failure in failures] == [error]
+    assert [failure.__context__ for failure in failures] == [error]
 
 
 @pytest.mark.parametrize("error", ODD)

@@ -401,12 +401,21 @@ async def test_cancelling_the_task_of_a_call_goes_through() -> None:
         await task
 
 
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (SystemExit(3), "tried to end the process (exit 3)"),
+        (KeyboardInterrupt(), "raised KeyboardInterrupt"),
+        (GeneratorExit(), "raised GeneratorExit"),
+        (BaseException("odd"), "raised BaseException: odd"),
+    ],
+)
 @aio
-async def test_a_body_cannot_end_the_process() -> None:
+async def test_whatever_a_body_raises_is_its_own_failure(error: BaseException, words: str) -> None:
     _, tools = new_registry()
-    tools.register(tool("t", fail(SystemExit(3))))
+    tools.register(tool("t", fail(error)))
 
-    assert "tried to end the process (exit 3)" in text(await tools.run(call()))
+    assert words in text(await tools.run(call()))
 
 
 # -- errors ----------------------------------------------------------------------------------------
