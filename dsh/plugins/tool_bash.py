@@ -19,20 +19,13 @@ from dsh.errors import CompositionError
 from dsh.kernel import Context
 from dsh.tools.definition import Args, ToolDefinition, ToolOutput
 from dsh.tools.error import AbortError, ToolError
-from dsh.tools.escalation import (
-    denial_marker,
-    escalation_advice,
-    escalation_marker,
-    escalation_parameters,
-    policy_of_call,
-)
+from dsh.tools.escalation import Escalation
 from dsh.tools.execution import ToolExecution
 from dsh.tools.registry import TOOLS
 from dsh.tools.typed import typed_tool
 
 inject = [SHELL, SHELL_ENV, TOOLS]
 
-SUBJECT = "command"
 SECTION_ORDER = 105
 SECTION = (
     "Look at the end of every `bash` result: `[exit code: N]` means that the command failed, also when it "
@@ -100,7 +93,7 @@ class Bash:
     def __init__(self, ctx: Context, shell: Shell) -> None:
         self._ctx = ctx
         self._shell = shell
-        self._confines = shell.sandbox_mode is not None
+        self._escalation = Escalation("command", shell.sandbox_mode is not None)
 
     def definition(self) -> ToolDefinition:
         parameters: dict[str, Mapping[str, Any]] = {
@@ -118,13 +111,11 @@ class Bash:
                 "description": "Directory to run in, absolute or relative to the working directory.",
             },
         }
-        if self._confines:
-            parameters |= escalation_parameters(SUBJECT)
         return typed_tool(
             name="bash",
-            description=f"{DESCRIPTION} {escalation_advice(SUBJECT)}" if self._confines else DESCRIPTION,
-            parameters=parameters,
-            output=ToolOutput(_VALUE, render),
+            description=self._escalation.description(DESCRIPTION),
+            parameters=self._escalation.parameters(parameters),
+            output=ToolOutput(_VALUE, self.render),
             execute=self.execute,
             timeout_ms=None,
         )
@@ -138,14 +129,13 @@ class Bash:
         timeout_ms = args.get("timeoutMs")
         if timeout_ms is not None and not (timeout_ms > 0 and math.isfinite(timeout_ms)):
             raise ToolError(f"timeoutMs must be a positive number, got {timeout_ms}")
-        policy = await policy_of_call(self._ctx, execution, args, confines=self._confines, subject=SUBJECT)
-        session = execution.agent.session if execution.agent is not None else None
+        policy = await self._escalation.policy_of(self._ctx, execution, args)
         result = await self._shell.run(
             ShellRequest(
                 command=args["command"],
                 workdir=self._workdir(args.get("workdir"), execution, policy),
                 timeout_ms=timeout_ms,
-                dsh_env=self._ctx.use(SHELL_ENV).collect(session),
+                dsh_env=self._ctx.use(SHELL_ENV).collect(execution.session),
                 sandbox_policy=policy,
                 signal=execution.signal,
             )
@@ -156,7 +146,7 @@ class Bash:
 
     @staticmethod
     def _workdir(asked: str | None, execution: ToolExecution, policy: SandboxPolicy | None) -> str | None:
-        root = execution.agent.session.header.cwd if execution.agent is not None else None
+        root = execution.session.header.cwd if execution.session is not None else None
         base = os.path.realpath(root) if root else (policy.workspace_root if policy else None)
         if not asked:
             if base is not None and not os.path.isdir(base):  # noqa: PTH112
@@ -166,6 +156,30 @@ class Bash:
         if not os.path.isdir(path):  # noqa: PTH112
             raise ToolError(f"workdir {path!r} is not a directory")
         return path
+
+    def render(self, args: Args, value: Mapping[str, Any]) -> str:
+        """What the model sees: the output, then a marker for each thing that was out of the ordinary."""
+        text = _shown(value["stdout"])
+        if stderr := _shown(value["stderr"]):
+            text = _on_new_line(text, f"[stderr]\n{stderr}")
+        text = text or "(no output)"
+        sandbox = value.get("sandbox")
+        if sandbox is not None and sandbox["denied"]:
+            text = _on_new_line(text, self._escalation.denial(sandbox["mode"]))
+        is_over = value["exitCode"] is not None or value["signal"] is not None
+        if not is_over:
+            text = _on_new_line(text, UNKILLABLE_NOTE)
+        elif value["leftRunning"]:
+            text = _on_new_line(text, BACKGROUND_NOTE)
+        if value["detached"]:
+            text = _on_new_line(text, DETACHED_NOTE)
+        if value["timedOut"]:
+            text = _on_new_line(text, f"[timed out after {value['timeoutMs']}ms]")
+        if value["signal"] is not None:
+            text = _on_new_line(text, f"[killed by signal: {value['signal']}]")
+        elif value["exitCode"]:
+            text = _on_new_line(text, f"[exit code: {value['exitCode']}]")
+        return text
 
 
 def _value(result: ShellResult) -> dict[str, Any]:
@@ -189,32 +203,6 @@ def _value(result: ShellResult) -> dict[str, Any]:
 def _stream_value(stream: StreamText) -> dict[str, Any]:
     value: dict[str, Any] = {"text": stream.text, "truncated": stream.truncated}
     return value | ({"spillPath": stream.spill_path} if stream.spill_path else {})
-
-
-def render(args: Args, value: Mapping[str, Any]) -> str:
-    """What the model sees: the output, then a marker for each thing that was out of the ordinary."""
-    text = _shown(value["stdout"])
-    if stderr := _shown(value["stderr"]):
-        text = _on_new_line(text, f"[stderr]\n{stderr}")
-    text = text or "(no output)"
-    sandbox = value.get("sandbox")
-    if sandbox is not None and sandbox["denied"]:
-        text = _on_new_line(text, denial_marker(sandbox["mode"]))
-        text = _on_new_line(text, escalation_marker(SUBJECT))
-    is_over = value["exitCode"] is not None or value["signal"] is not None
-    if not is_over:
-        text = _on_new_line(text, UNKILLABLE_NOTE)
-    elif value["leftRunning"]:
-        text = _on_new_line(text, BACKGROUND_NOTE)
-    if value["detached"]:
-        text = _on_new_line(text, DETACHED_NOTE)
-    if value["timedOut"]:
-        text = _on_new_line(text, f"[timed out after {value['timeoutMs']}ms]")
-    if value["signal"] is not None:
-        text = _on_new_line(text, f"[killed by signal: {value['signal']}]")
-    elif value["exitCode"]:
-        text = _on_new_line(text, f"[exit code: {value['exitCode']}]")
-    return text
 
 
 def _shown(stream: Mapping[str, Any]) -> str:

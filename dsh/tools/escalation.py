@@ -7,6 +7,8 @@ the same for all of them (`spec/capabilities-core.md` §12).
 from collections.abc import Mapping
 from typing import Any, cast
 
+import msgspec
+
 from dsh.capabilities.approval import APPROVAL, ApprovalRequest
 from dsh.capabilities.sandbox import SANDBOX_MODES, SANDBOX_POLICY, SandboxMode, SandboxPolicy
 from dsh.kernel import Context
@@ -24,81 +26,75 @@ REFUSALS: Mapping[str, str] = {
 }
 
 
-def escalation_parameters(subject: str) -> dict[str, Mapping[str, Any]]:
-    """The parameters a tool adds while its provider confines.
+class Escalation(msgspec.Struct, frozen=True):
+    """What one tool offers of it, and the ways it does so."""
 
-    Args:
-        subject: what one call does, in the model's words: `command` or `operation`.
-    """
-    return {
-        PERMISSIONS: {
-            "type": "string",
-            "enum": list(SANDBOX_MODES[1:]),
-            "description": (
-                f"Run this one {subject} under a wider sandbox mode. Leave it out at first; use it only "
-                f"after a sandbox denial, with the narrowest mode that lets the same {subject} succeed."
-            ),
-        },
-        JUSTIFICATION: {
-            "type": "string",
-            "description": f"Why the {subject} needs the wider mode. Goes together with {PERMISSIONS}.",
-        },
-    }
+    subject: str
+    """What one call does, in the model's words: `command` or `operation`."""
+    is_offered: bool
+    """The tool's provider confines."""
 
+    def parameters(self, own: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+        """A tool's own parameters and, where it is offered, the two of an escalation."""
+        if not self.is_offered:
+            return dict(own)
+        return {
+            **own,
+            PERMISSIONS: {
+                "type": "string",
+                "enum": list(SANDBOX_MODES[1:]),
+                "description": (
+                    f"Run this one {self.subject} under a wider sandbox mode. Leave it out at first; use it "
+                    "only after a sandbox denial, with the narrowest mode that suffices."
+                ),
+            },
+            JUSTIFICATION: {
+                "type": "string",
+                "description": f"Why the {self.subject} needs the wider mode. Goes with {PERMISSIONS}.",
+            },
+        }
 
-def escalation_advice(subject: str) -> str:
-    """What the description of a confined tool says about escalating."""
-    return (
-        f"Try every {subject} as it is first. Only when its result reports a sandbox denial, and in the same "
-        f"turn, repeat the same {subject} once with {PERMISSIONS} set to the narrowest mode that suffices "
-        f"and a {JUSTIFICATION}. If that is rejected, the answer is final for this {subject}."
-    )
+    def description(self, text: str) -> str:
+        """A tool's description and, where it is offered, how to go about an escalation."""
+        if not self.is_offered:
+            return text
+        return (
+            f"{text} Try every {self.subject} as it is first. Only when its result reports a sandbox denial, "
+            f"and in the same turn, repeat the same {self.subject} once with {PERMISSIONS} set to the "
+            f"narrowest mode that suffices and a {JUSTIFICATION}. If that is rejected, the answer is final "
+            f"for this {self.subject}."
+        )
 
+    def denial(self, mode: SandboxMode) -> str:
+        """The lines a result carries when the sandbox stopped something. Protocol: displays parse them."""
+        lines = [f"[sandbox: file access denied under {mode} mode]"]
+        if self.is_offered:
+            lines.append(
+                f"[sandbox: escalation available — retry the same {self.subject} once with {PERMISSIONS} "
+                f"and {JUSTIFICATION}]"
+            )
+        return "\n".join(lines)
 
-def denial_marker(mode: SandboxMode) -> str:
-    """The line a result carries when the sandbox stopped something."""
-    return f"[sandbox: file access denied under {mode} mode]"
+    async def policy_of(self, ctx: Context, execution: ToolExecution, args: Args) -> SandboxPolicy | None:
+        """The policy a call runs under, an approved escalation included; None where nothing confines.
 
+        The one line a tool needs before it does anything: checks the two arguments, resolves the session's
+        policy, and puts the question where a wider mode is asked for.
 
-def escalation_marker(subject: str) -> str:
-    """The line after it where escalation is offered."""
-    return (
-        f"[sandbox: escalation available — retry the same {subject} once with {PERMISSIONS} "
-        f"and {JUSTIFICATION}]"
-    )
-
-
-async def policy_of_call(
-    ctx: Context,
-    execution: ToolExecution,
-    args: Args,
-    *,
-    confines: bool,
-    subject: str,
-) -> SandboxPolicy | None:
-    """The policy one call runs under, an approved escalation included; None where nothing confines.
-
-    The one line a tool needs before it does anything: checks the two arguments, resolves the session's
-    policy, and puts the question where a wider mode is asked for.
-
-    Args:
-        confines: the tool's provider has a sandbox mode, so that the tool offers the two parameters.
-
-    Raises:
-        ToolError: the arguments are wrong, or the wider mode was not granted.
-    """
-    asked = asked_escalation(args, advertised=confines)
-    service = ctx.get(SANDBOX_POLICY) if confines else None
-    if service is None:
-        if asked is not None:
-            raise ToolError("a wider sandbox cannot be asked for: there is no sandbox policy")
-        return None
-    session = execution.agent.session if execution.agent is not None else None
-    policy = service.resolve(session)
-    if asked is None:
-        return policy
-    mode = await approve_escalation(ctx, execution, asked, current=policy.mode, subject=subject)
-    return service.resolve(session, mode)
+        Raises:
+            ToolError: the arguments are wrong, or the wider mode was not granted.
+        """
+        asked = asked_escalation(args, advertised=self.is_offered)
+        service = ctx.get(SANDBOX_POLICY) if self.is_offered else None
+        if service is None:
+            if asked is not None:
+                raise ToolError("a wider sandbox cannot be asked for: there is no sandbox policy")
+            return None
+        policy = service.resolve(execution.session)
+        if asked is None:
+            return policy
+        mode = await approve_escalation(ctx, execution, asked, current=policy.mode, subject=self.subject)
+        return service.resolve(execution.session, mode)
 
 
 def asked_escalation(args: Args, *, advertised: bool) -> tuple[SandboxMode, str] | None:

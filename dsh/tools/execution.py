@@ -7,6 +7,7 @@ import msgspec
 
 from dsh.capabilities.agent import AgentRef
 from dsh.kernel import CancelToken
+from dsh.session.log import Session
 from dsh.session.message import Message
 
 __all__ = ["AgentRef", "ToolCall", "ToolExecution", "ToolFailure", "ToolResult", "ToolSuccess"]
@@ -28,6 +29,11 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The outermost call this one serves; its own id when absent."""
     parent: object | None = None
     """The `token` of the call that made this one, for calls made by a tool."""
+
+    @property
+    def session(self) -> Session | None:
+        """The session of the calling agent."""
+        return self.agent.session if self.agent is not None else None
 
 
 class ToolExecution:
@@ -68,6 +74,11 @@ class ToolExecution:
     @property
     def agent(self) -> AgentRef | None:
         return self._call.agent
+
+    @property
+    def session(self) -> Session | None:
+        """The session of the calling agent."""
+        return self._call.session
 
     @property
     def parent(self) -> object | None:

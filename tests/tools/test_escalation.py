@@ -10,18 +10,13 @@ from dsh.kernel import Context
 from dsh.session.log import Session
 from dsh.tools.dsl import compile_parameters
 from dsh.tools.error import ToolError
-from dsh.tools.escalation import (
-    approve_escalation,
-    asked_escalation,
-    denial_marker,
-    escalation_advice,
-    escalation_marker,
-    escalation_parameters,
-    policy_of_call,
-)
+from dsh.tools.escalation import Escalation, approve_escalation, asked_escalation
 from dsh.tools.execution import ToolExecution
 from tests.aio import aio
 from tests.tools.kit import StandInAgent, call
+
+OFFERED = Escalation("command", is_offered=True)
+NOT_OFFERED = Escalation("command", is_offered=False)
 
 
 class Answer:
@@ -45,9 +40,9 @@ def execution(*, has_agent: bool = True) -> ToolExecution:
 
 
 def test_the_parameters_are_two_optional_strings() -> None:
-    schema = compile_parameters(escalation_parameters("command"))
+    schema = compile_parameters(OFFERED.parameters({"x": {"type": "string"}}))
 
-    assert list(schema["properties"]) == ["sandbox_permissions", "justification"]
+    assert list(schema["properties"]) == ["x", "sandbox_permissions", "justification"]
     assert schema["properties"]["sandbox_permissions"]["enum"] == ["workspace-write", "danger-full-access"]
     assert "required" not in schema
 
@@ -168,14 +163,14 @@ WIDER = {"sandbox_permissions": "workspace-write", "justification": "must write"
 async def test_the_policy_of_a_call_is_the_sessions_or_the_granted_one() -> None:
     ctx = Context()
     ctx.provide(APPROVAL, Answer("allowed-once"))
-    assert await policy_of_call(ctx, execution(), {}, confines=True, subject="command") is None
+    assert await OFFERED.policy_of(ctx, execution(), {}) is None
     with pytest.raises(ToolError, match="no sandbox policy"):
-        await policy_of_call(ctx, execution(), WIDER, confines=True, subject="command")
+        await OFFERED.policy_of(ctx, execution(), WIDER)
     ctx.provide(SANDBOX_POLICY, Policies())
 
-    plain = await policy_of_call(ctx, execution(), {}, confines=True, subject="command")
-    wider = await policy_of_call(ctx, execution(), WIDER, confines=True, subject="command")
-    unconfined = await policy_of_call(ctx, execution(), {}, confines=False, subject="command")
+    plain = await OFFERED.policy_of(ctx, execution(), {})
+    wider = await OFFERED.policy_of(ctx, execution(), WIDER)
+    unconfined = await NOT_OFFERED.policy_of(ctx, execution(), {})
 
     assert plain == SandboxPolicy("read-only", "/w", "a1")
     assert wider == SandboxPolicy("workspace-write", "/w", "a1")
@@ -185,18 +180,19 @@ async def test_the_policy_of_a_call_is_the_sessions_or_the_granted_one() -> None
 @aio
 async def test_one_field_alone_is_an_error_before_the_policy_is_looked_at() -> None:
     with pytest.raises(ToolError, match="go together"):
-        await policy_of_call(
-            Context(),
-            execution(),
-            {"sandbox_permissions": "danger-full-access"},
-            confines=True,
-            subject="command",
-        )
+        await OFFERED.policy_of(Context(), execution(), {"sandbox_permissions": "danger-full-access"})
 
 
-def test_markers_are_bracketed_lines() -> None:
-    assert denial_marker("read-only") == "[sandbox: file access denied under read-only mode]"
-    assert escalation_marker("operation").startswith(
-        "[sandbox: escalation available — retry the same operation"
-    )
-    assert "sandbox_permissions" in escalation_advice("command")
+def test_a_denial_is_bracketed_lines_the_second_only_where_it_helps() -> None:
+    denied = "[sandbox: file access denied under read-only mode]"
+    first, second = OFFERED.denial("read-only").split("\n")
+
+    assert first == NOT_OFFERED.denial("read-only") == denied
+    assert second.startswith("[sandbox: escalation available — retry the same command once with")
+    assert second.endswith("]")
+
+
+def test_what_is_not_offered_is_not_spoken_of() -> None:
+    assert NOT_OFFERED.parameters({"x": {"type": "string"}}) == {"x": {"type": "string"}}
+    assert NOT_OFFERED.description("Do it.") == "Do it."
+    assert "sandbox_permissions" in OFFERED.description("Do it.")

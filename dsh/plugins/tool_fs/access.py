@@ -2,8 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from dsh.capabilities.fs import (
     FS_OBSERVED,
@@ -17,13 +16,7 @@ from dsh.capabilities.sandbox import SandboxPolicy
 from dsh.kernel import Context, ScopeTarget
 from dsh.tools.definition import Args, Resources
 from dsh.tools.error import ToolError
-from dsh.tools.escalation import (
-    denial_marker,
-    escalation_advice,
-    escalation_marker,
-    escalation_parameters,
-    policy_of_call,
-)
+from dsh.tools.escalation import Escalation
 from dsh.tools.execution import ToolCall, ToolExecution
 
 SUBJECT = "operation"
@@ -54,7 +47,7 @@ def base_directory(path: str, cwd: str | None) -> str | None:
 
 
 def session_cwd(call: ToolCall | ToolExecution) -> str | None:
-    return call.agent.session.header.cwd if call.agent is not None else None
+    return call.session.header.cwd if call.session is not None else None
 
 
 async def resolve(
@@ -93,29 +86,13 @@ def observe(ctx: Context, execution: ToolExecution, target: FsTarget, seen: FsOb
     ctx.emit(FS_OBSERVED, FsObserved(target, seen, execution), subject=ScopeTarget(execution.agent))
 
 
-async def policy_of(
-    ctx: Context, fs: FileSystem, args: Args, execution: ToolExecution
-) -> SandboxPolicy | None:
-    """The policy a mutation runs under, an approved escalation included; None where nothing confines."""
-    return await policy_of_call(ctx, execution, args, confines=confines(fs), subject=SUBJECT)
-
-
-def confines(fs: FileSystem) -> bool:
-    """Whether the provider fences writes, so that the tools offer an escalation."""
-    return fs.sandbox_mode is not None
-
-
-def mutation_parameters(fs: FileSystem, parameters: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """A tool's own parameters and, where the provider confines, those of an escalation."""
-    return {**parameters, **(escalation_parameters(SUBJECT) if confines(fs) else {})}
-
-
-def mutation_description(fs: FileSystem, text: str) -> str:
-    return f"{text} {escalation_advice(SUBJECT)}" if confines(fs) else text
+def escalation(fs: FileSystem) -> Escalation:
+    """What the tools that change files offer over this provider."""
+    return Escalation(SUBJECT, fs.sandbox_mode is not None)
 
 
 @contextlib.contextmanager
-def explained(policy: SandboxPolicy | None) -> Iterator[None]:
+def explained(offer: Escalation, policy: SandboxPolicy | None) -> Iterator[None]:
     """Add to a refusal what the model can do about it. The code stays."""
     try:
         yield
@@ -123,6 +100,5 @@ def explained(policy: SandboxPolicy | None) -> Iterator[None]:
         if remedy := _REMEDIES.get(error.fs_code):
             raise FsError(error.fs_code, f"{error.message} — {remedy}") from error
         if error.fs_code == "FS_SANDBOX_DENIED" and policy is not None:
-            markers = f"{denial_marker(policy.mode)}\n{escalation_marker(SUBJECT)}"
-            raise FsError(error.fs_code, f"{error.message}\n{markers}") from error
+            raise FsError(error.fs_code, f"{error.message}\n{offer.denial(policy.mode)}") from error
         raise

@@ -5,16 +5,7 @@ from typing import Any
 
 from dsh.capabilities.fs import FS, FS_EDIT_INTENT, FsEditIntent, FsEditRequest, FsIntent, Present
 from dsh.kernel import Context, ScopeTarget
-from dsh.plugins.tool_fs.access import (
-    explained,
-    file_path,
-    mutation_description,
-    mutation_parameters,
-    observe,
-    policy_of,
-    resolve,
-    writes,
-)
+from dsh.plugins.tool_fs.access import escalation, explained, file_path, observe, resolve, writes
 from dsh.plugins.tool_fs.diff import file_diffs
 from dsh.tools.definition import Args, ToolDefinition, ToolOutput
 from dsh.tools.error import ToolError
@@ -41,6 +32,7 @@ _VALUE = {
 def edit_tool(ctx: Context) -> ToolDefinition:
     """The definition of `edit` over the context's file system."""
     fs = ctx.use(FS)
+    offer = escalation(fs)
 
     async def unconditional() -> FsEditIntent | None:
         return None
@@ -48,9 +40,9 @@ def edit_tool(ctx: Context) -> ToolDefinition:
     async def execute(args: Args, execution: ToolExecution) -> dict[str, Any]:
         file_path(args)
         edit = _request(args)
-        policy = await policy_of(ctx, fs, args, execution)
+        policy = await offer.policy_of(ctx, execution, args)
         target = await resolve(fs, args, execution, policy)
-        with explained(policy):
+        with explained(offer, policy):
             intent = FsIntent(target, execution)
             subject = ScopeTarget(execution.agent)
             expected = await ctx.waterfall(FS_EDIT_INTENT, intent, unconditional, subject=subject)
@@ -63,14 +55,12 @@ def edit_tool(ctx: Context) -> ToolDefinition:
 
     return typed_tool(
         name="edit",
-        description=mutation_description(
-            fs,
+        description=offer.description(
             "Replace text in a file. `old_string` is matched literally, white space and all, and must occur "
             "exactly once unless `replace_all` is true. Nothing else in the file changes. Read the file "
             "first: an edit of a file that was not read, or that has changed since, is refused.",
         ),
-        parameters=mutation_parameters(
-            fs,
+        parameters=offer.parameters(
             {
                 "file_path": {
                     "type": "string",

@@ -5,16 +5,7 @@ from typing import Any
 
 from dsh.capabilities.fs import FS, FS_WRITE_INTENT, FsIntent, FsWriteIntent, Present
 from dsh.kernel import Context, ScopeTarget
-from dsh.plugins.tool_fs.access import (
-    explained,
-    file_path,
-    mutation_description,
-    mutation_parameters,
-    observe,
-    policy_of,
-    resolve,
-    writes,
-)
+from dsh.plugins.tool_fs.access import escalation, explained, file_path, observe, resolve, writes
 from dsh.plugins.tool_fs.diff import file_diffs
 from dsh.plugins.tool_fs.envelope import envelope
 from dsh.tools.definition import Args, ToolDefinition, ToolOutput
@@ -42,15 +33,16 @@ _VALUE = {
 def write_tool(ctx: Context) -> ToolDefinition:
     """The definition of `write` over the context's file system."""
     fs = ctx.use(FS)
+    offer = escalation(fs)
 
     async def unconditional() -> FsWriteIntent | None:
         return None
 
     async def execute(args: Args, execution: ToolExecution) -> dict[str, Any]:
         file_path(args)
-        policy = await policy_of(ctx, fs, args, execution)
+        policy = await offer.policy_of(ctx, execution, args)
         target = await resolve(fs, args, execution, policy)
-        with explained(policy):
+        with explained(offer, policy):
             intent = FsIntent(target, execution)
             subject = ScopeTarget(execution.agent)
             expected = await ctx.waterfall(FS_WRITE_INTENT, intent, unconditional, subject=subject)
@@ -68,14 +60,12 @@ def write_tool(ctx: Context) -> ToolDefinition:
 
     return typed_tool(
         name="write",
-        description=mutation_description(
-            fs,
+        description=offer.description(
             "Write a text file: `content` becomes the whole file, byte for byte; parent directories are "
             "made. Whatever the file held before is gone, so read an existing file first (this is "
             "required) and prefer `edit` for small changes.",
         ),
-        parameters=mutation_parameters(
-            fs,
+        parameters=offer.parameters(
             {
                 "file_path": {
                     "type": "string",

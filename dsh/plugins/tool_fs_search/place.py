@@ -11,7 +11,7 @@ HERE = "."
 
 def working_directory(execution: ToolExecution) -> str:
     """The session's directory, else the process's."""
-    cwd = execution.agent.session.header.cwd if execution.agent is not None else None
+    cwd = execution.session.header.cwd if execution.session is not None else None
     return cwd or os.getcwd()
 
 
