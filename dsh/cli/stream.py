@@ -60,9 +60,11 @@ def _utf8(descriptor: int) -> io.TextIOWrapper:
 
 
 def notice(text: str) -> None:
-    """Write a line to standard error, in UTF-8; a standard error that is closed is no error."""
+    """Write a line to standard error, in UTF-8, keys masked; a standard error that is closed is no error."""
+    from dsh.masking import masked  # a run that says nothing does without
+
     with contextlib.suppress(OSError):
-        write_all(2, valid(text).encode() + b"\n")
+        write_all(2, masked(valid(text)).encode() + b"\n")
 
 
 def write_all(descriptor: int, data: bytes) -> None:

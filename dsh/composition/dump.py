@@ -11,6 +11,7 @@ from typing import Any
 from dsh.composition.compose import Composition
 from dsh.composition.row import Row
 from dsh.composition.value import Expr, quoted
+from dsh.masking import masked
 
 _SAFE = re.compile(r"(?:\.{0,2}/|[A-Za-z_])[A-Za-z0-9_./@+-]*(?: [A-Za-z0-9_./@+-]+)*\Z")
 _BLOCK = re.compile("[^\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
@@ -38,8 +39,18 @@ def dump(composition: Composition) -> str:
 
 
 def dump_rows(rows: list[Row]) -> Iterator[str]:
-    """The lines of a list of rows, without comments."""
-    return _sequence([canonical(row) for row in rows], "")
+    """The lines of a list of rows, without comments; what looks like a key or a password is masked."""
+    return _sequence([_shown(canonical(row)) for row in rows], "")
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, str):
+        return masked(value)
+    if isinstance(value, list):
+        return [_shown(item) for item in value]
+    if isinstance(value, dict):
+        return {key: item if key in ("id", "name") else _shown(item) for key, item in value.items()}
+    return value
 
 
 def canonical(row: Row) -> dict[str, Any]:

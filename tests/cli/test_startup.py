@@ -19,6 +19,7 @@ os.write(2, json.dumps([code, loaded]).encode())
 LAUNCHER = {"dsh", "dsh.cli", "dsh.cli.argv", "dsh.cli.directory", "dsh.cli.main", "dsh.errors"}
 COMPOSITION = {
     "dsh.composition",
+    "dsh.masking",
     *(
         f"dsh.composition.{module}"
         for module in (
