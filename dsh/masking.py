@@ -9,7 +9,7 @@ _KEY = re.compile(
     r"|(?P<word>(?:api|key|token)[-_])(?=[A-Za-z_\-]*[0-9])[A-Za-z0-9][A-Za-z0-9_\-]{6,})"
 )
 _AUTHORIZATION = re.compile(r"\b(Bearer|Basic)\s+[A-Za-z0-9._~+/=\-]{6,}", re.IGNORECASE)
-_USER = re.compile(r"(?<=://)[^/?#\s'\"]+@")
+_USER = re.compile(r"(?<=://)[^/?#\s]+@")
 
 
 def masked(text: str) -> str:

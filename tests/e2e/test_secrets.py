@@ -40,3 +40,44 @@ def test_keys_from_env_files_stay_out_of_commands_too(
     assert (done.code, done.stdout) == (0, "ok\n")
     [result] = [m["content"] for m in model.bodies()[1]["messages"] if m["role"] == "tool"]
     assert "PLAIN=seen" in result and "hush" not in result
+
+
+def test_a_key_under_any_name_stays_out_of_commands(
+    space: Workspace, answering: Callable[..., Model]
+) -> None:
+    """The row's `apiKeyEnv` decides, not the look of the name."""
+    model = answering(bash("env"), text("ok"))
+    space.write("p.yml", "- id: llm-deepseek\n  config: {apiKeyEnv: MODEL_ACCESS}\n")
+    env = {"MODEL_ACCESS": "hush-custom", "MODEL_NAME": "seen"}
+    done = space.run("run", "--patch", "p.yml", "x", env=env)
+    assert (done.code, done.stdout) == (0, "ok\n")
+    [result] = [m["content"] for m in model.bodies()[1]["messages"] if m["role"] == "tool"]
+    assert "MODEL_NAME=seen" in result and "hush" not in result and "MODEL_ACCESS" not in result
+
+
+def test_a_key_in_place_of_its_name_is_refused_and_not_shown(space: Workspace) -> None:
+    space.write("p.yml", "- id: llm-deepseek\n  config: {apiKeyEnv: sk-0123456789abcdef}\n")
+    done = space.run("run", "--patch", "p.yml", "x")
+    assert (done.code, done.stdout) == (3, "")
+    assert "apiKeyEnv" in done.stderr and "0123456789" not in done.stderr
+
+
+def test_a_dump_shows_neither_keys_nor_passwords(space: Workspace) -> None:
+    space.write(
+        "p.yml",
+        "- id: llm-deepseek\n"
+        "  config: {apiKeyEnv: sk-0123456789abcdef, baseURL: 'https://user:pa55word@host/v1'}\n",
+    )
+    done = space.run("--patch", "p.yml", "--dump-config")
+    assert (done.code, done.stderr) == (0, "")
+    assert "sk-***" in done.stdout and "https://***@host/v1" in done.stdout
+    assert "0123456789" not in done.stdout and "pa55" not in done.stdout
+
+
+def test_a_traceback_shows_neither_keys_nor_passwords(space: Workspace) -> None:
+    space.write(
+        "p.yml", "- id: 'https://user:pa55word@host/sk-0123456789abcdef'\n  require: true\n  config: {}\n"
+    )
+    done = space.run("--patch", "p.yml", "--dump-config", env={"DSH_DEBUG": "1"})
+    assert done.code == 3 and "Traceback" in done.stderr
+    assert "0123456789" not in done.stderr and "pa55" not in done.stderr

@@ -1,0 +1,50 @@
+"""What has the form of a key or a password is masked, and nothing else."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dsh.masking import masked, masked_urls
+
+KEY_CHARS = st.text("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_", min_size=12)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("key sk-abc123def456 refused", "key sk-*** refused"),
+        ("pk_live0123456789", "pk_***"),
+        ("api-0a1b2c3d4e", "api-***"),
+        ("authorization: Bearer abc.def/ghi+jkl=", "authorization: Bearer ***"),
+        ("Basic dXNlcjpwYXNz", "Basic ***"),
+        ("https://user:pa55@host/v1?x=1", "https://***@host/v1?x=1"),
+        ("http://token@host and http://plain/a@b", "http://***@host and http://plain/a@b"),
+    ],
+)
+def test_a_secret_is_masked_by_its_form(text: str, shown: str) -> None:
+    assert masked(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "api_connection_error",
+        "token-meter-model",
+        "key_not_found_here",
+        "sk-",
+        "a@b.example",
+        "desk-top-machine",
+    ],
+)
+def test_plain_words_stay(text: str) -> None:
+    assert masked(text) == text
+
+
+@given(KEY_CHARS, st.text(), st.text())
+def test_no_key_of_the_usual_form_gets_through(tail: str, before: str, after: str) -> None:
+    assert f"sk-a{tail}" not in masked(f"{before} sk-a{tail} {after}")
+
+
+@given(st.text("abc:%!$&'", min_size=1), st.text())
+def test_no_user_of_a_url_gets_through(user: str, after: str) -> None:
+    assert masked_urls(f"see https://{user}@host/{after}").startswith("see https://***@host/")
