@@ -5,6 +5,7 @@ object, or a retirement under way; and views of cold sessions, kept while their 
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -73,6 +74,7 @@ class Coordinator:
         self._reserved: dict[str, Reservation] = {}
         self._retiring: dict[str, tuple[LiveLog, asyncio.Task[None]]] = {}
         self._views: dict[str, tuple[str, LogView]] = {}
+        self._is_leaving = False
         self._is_closed = False
 
     # -- live sessions -----------------------------------------------------------------------------
@@ -124,6 +126,8 @@ class Coordinator:
         """A live session has grown. The hot path."""
         live = self._live.get(session.id)
         if live is None or live.session is not session:
+            if self._is_leaving:
+                return
             live = self.attach(session)
         live.writes.touch()
 
@@ -133,7 +137,19 @@ class Coordinator:
         Raises:
             PersistenceError: it is not.
         """
-        await self.attach(session).flush()
+        live = self._live.get(session.id)
+        if live is not None or not self._is_leaving:
+            await self.attach(session).flush()
+
+    async def leave(self) -> None:
+        """Follow no new sessions, and store what those hold that are followed. They stay so until `close`.
+
+        What cannot be stored is told at the end of its session.
+        """
+        self._is_leaving = True
+        for live in list(self._live.values()):
+            with contextlib.suppress(Exception):
+                await live.flush()
 
     def retire(self, session: Session) -> None:
         """The session is no longer live: store the rest, then give the log up."""

@@ -1,13 +1,18 @@
-"""Row `session-persistence-jsonl`: stores every live session as an append-only file under `root`."""
+"""Row `session-persistence-jsonl`: stores every live session as an append-only file under `root`.
+
+The row decides which sessions are followed. Those that are, are followed to their end, which may come after
+the row's own: an agent that is mounted before it and ends with the tree still has its last events stored.
+"""
 
 import os
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
 
 from dsh.errors import CompositionError
-from dsh.kernel import Context
+from dsh.kernel import Context, Effect
 from dsh.persistence.coordinator import Coordinator
 from dsh.persistence.jsonl import JsonlBackend
 from dsh.persistence.service import PERSISTENCE
@@ -41,7 +46,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
     """Time from the first unwritten event to its write, where no barrier comes before."""
 
 
-def apply(ctx: Context, config: Config) -> None:
+async def apply(ctx: Context, config: Config) -> None:
     root = usable_root(config.root)
     backend = JsonlBackend(
         root,
@@ -53,7 +58,6 @@ def apply(ctx: Context, config: Config) -> None:
         delay_s=config.write_batch_max_delay_ms / 1000,
         cached_views=config.prepared_session_cache_size,
     )
-    ctx.effect(lambda: coordinator.close, f"store {backend.name}")  # after the listeners below are gone
 
     def created(session: Session) -> None:
         coordinator.attach(session, is_new=True)
@@ -61,12 +65,18 @@ def apply(ctx: Context, config: Config) -> None:
     def appended(event: Appended) -> None:
         coordinator.appended(event.session)
 
-    ctx.on(SESSION_CREATED, created)
-    ctx.on(SESSION_EVENT, appended)
-    ctx.on(SESSION_FLUSH, coordinator.flush)
-    ctx.on(SESSION_DISPOSED, coordinator.retire)
+    def serve(store: Context) -> Iterator[Effect | Callable[[], Awaitable[None]]]:
+        yield coordinator.close
+        yield store.on(SESSION_EVENT, appended)
+        yield store.on(SESSION_FLUSH, coordinator.flush)
+        yield store.on(SESSION_DISPOSED, coordinator.retire)
+
     ctx.provide(PERSISTENCE, coordinator)
-    for session in ctx.use(SESSIONS).list():
+    sessions = ctx.use(SESSIONS)
+    await sessions.keep("session persistence", serve)
+    ctx.effect(lambda: coordinator.leave, f"follow sessions for {backend.name}")
+    ctx.on(SESSION_CREATED, created)
+    for session in sessions.list():
         coordinator.attach(session)
 
 

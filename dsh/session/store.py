@@ -5,7 +5,7 @@ all three as one effect of the caller (`spec/session-log.md` §15).
 """
 
 from collections.abc import Callable, Iterable
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -61,6 +61,7 @@ class SessionStore(Service):
 
     def __init__(self, ctx: Context, *, clock: Clock = now_ms) -> None:
         self._live: dict[str, _Live] = {}
+        self._kept: dict[str, Effect] = {}
         self._clock = clock
         super().__init__(ctx)
 
@@ -200,6 +201,23 @@ class SessionStore(Service):
         except ExceptionGroup as group:
             raise group.exceptions[0] from None
         return took_part
+
+    async def keep(self, name: str, setup: Callable[[Context], Any]) -> None:
+        """Do something that lasts as long as the store and is undone after all who use the store have gone.
+
+        So it sees the last events of every session, in whatever order the rows stand and fall. There is one
+        of a name: a new one comes when the former is undone.
+
+        Args:
+            setup: what an effect is made of, given the store's own context to register listeners in.
+        """
+        if (former := self._kept.pop(name, None)) is not None:
+            try:
+                await former()
+            except Exception as error:
+                self.owner_ctx.logger.error("ending %s failed: %s", name, error, exc_info=error)
+        ctx = self.owner_ctx
+        self._kept[name] = ctx.effect(lambda: setup(ctx), name)
 
     def _detach(self, live: _Live) -> None:
         if live.detached:
