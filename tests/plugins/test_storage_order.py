@@ -79,11 +79,8 @@ async def mounted(root: Path, rows: Sequence[ModuleType]) -> tuple[Context, dict
 async def thinking(ctx: Context, session_id: str = "one") -> Session:
     """The session of an agent in the middle of a reply."""
     options = AgentOptions(provider="p", model="m")
-    handle = (
-        await ctx.get("front")
-        .use(AGENTS)
-        .create(CreateAgent(session_id=session_id, cwd="/ws", options=options))
-    )
+    request = CreateAgent(session_id=session_id, cwd="/ws", options=options)
+    handle = await ctx.use(FRONT).use(AGENTS).create(request)
     handle.agent.followup(user_message("think"))
     log = handle.agent.session
     await until(lambda: log.last("assistant/chunk") is not None and log.event(log.length - 1).seq > 2)
