@@ -17,6 +17,9 @@ STREAM = (
 )
 
 
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
+
+
 def response(status: str, body: bytes = b"", **headers: str) -> bytes:
     """A whole HTTP response that ends its connection; `_` in a header's name stands for `-`."""
     lines = [f"HTTP/1.1 {status}", "connection: close", f"content-length: {len(body)}"]
@@ -37,7 +40,7 @@ def saying(*pieces: bytes) -> Play:
 
 def streaming(*pieces: bytes) -> Play:
     """Send these pieces as a stream whose end is that of the connection."""
-    return saying(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n", *pieces)
+    return saying(HEAD, *pieces)
 
 
 class RawServer:

@@ -1,16 +1,16 @@
 """The network between the program and its model: names, ports, TLS, proxies, bytes; and where keys go."""
 
 import json
+import socket
 import ssl
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from dsh.testing.mock_server import MockModelServer
 from dsh.testing.workspace import Finished, Workspace, log_rows, log_text
-from tests.e2e.raw_server import STREAM, response, saying, serving, streaming
+from tests.e2e.raw_server import HEAD, STREAM, Play, response, saying, serving, streaming
 
 TLS = Path(__file__).parent.parent / "data" / "tls"
 KEY = "odd~key~0123456789"
@@ -23,11 +23,13 @@ PATCH = """
 """
 
 
-def ask(space: Workspace, url: str, *, budget: int = 0, idle: int = 20_000, **env: str) -> Finished:
+def ask(
+    space: Workspace, url: str, env: dict[str, str] | None = None, *, budget: int = 0, idle: int = 20_000
+) -> Finished:
     """One task against an endpoint."""
     space.write("p.yml", PATCH.format(budget=budget, idle=idle))
     space.use_model(url, KEY)
-    done = space.run("run", "--patch", "p.yml", "say it", env=env)
+    done = space.run("run", "--patch", "p.yml", "say it", env=env or {})
     assert "Traceback" not in done.stderr
     assert KEY not in done.stderr + done.stdout
     assert all(KEY.encode() not in log_text(log) for log in space.logs())
@@ -145,7 +147,7 @@ def test_a_certificate_that_nobody_vouches_for_gets_no_key(space: Workspace, tls
 
 def test_an_authority_of_the_users_own_is_trusted(space: Workspace, tls: ssl.SSLContext) -> None:
     with serving(saying(response("200 OK", STREAM)), tls=tls) as server:
-        done = ask(space, f"https://localhost:{server.port}", SSL_CERT_FILE=str(TLS / "localhost.pem"))
+        done = ask(space, f"https://localhost:{server.port}", {"SSL_CERT_FILE": str(TLS / "localhost.pem")})
 
     assert (done.code, done.stdout, done.stderr) == (0, "fine\n", "")
     assert f"Bearer {KEY}".encode() in server.requests[0]
@@ -153,7 +155,7 @@ def test_an_authority_of_the_users_own_is_trusted(space: Workspace, tls: ssl.SSL
 
 @pytest.mark.parametrize("file", ["localhost.key.pem", "missing.pem"])
 def test_a_ca_file_that_cannot_be_used_is_told_at_once(space: Workspace, file: str) -> None:
-    done = ask(space, "https://localhost:9", budget=2, SSL_CERT_FILE=str(TLS / file))
+    done = ask(space, "https://localhost:9", {"SSL_CERT_FILE": str(TLS / file)}, budget=2)
 
     line = failed(done, "INVALID_HTTP_SETTINGS")
     assert "CA store" in line and "SSL_CERT_FILE" in line
@@ -166,9 +168,7 @@ def test_a_ca_file_that_cannot_be_used_is_told_at_once(space: Workspace, file: s
 @pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
 def test_the_usual_variables_send_requests_through_a_proxy(space: Workspace, variable: str) -> None:
     with serving(saying(response("200 OK", STREAM))) as proxy:
-        done = ask(
-            space, "http://model.invalid/v1", **{variable: f"http://us:pa55word@127.0.0.1:{proxy.port}"}
-        )
+        done = ask(space, "http://model.invalid/v1", {variable: f"http://us:pa55word@127.0.0.1:{proxy.port}"})
 
     assert (done.code, done.stdout, done.stderr) == (0, "fine\n", "")
     assert proxy.requests[0].startswith(b"POST http://model.invalid/v1/chat/completions HTTP/1.1\r\n")
@@ -177,14 +177,14 @@ def test_the_usual_variables_send_requests_through_a_proxy(space: Workspace, var
 
 def test_a_host_may_be_left_out_of_the_proxy(space: Workspace) -> None:
     with MockModelServer().in_thread() as server:
-        done = ask(space, server.base_url, HTTP_PROXY="http://127.0.0.1:9", NO_PROXY="127.0.0.1")
+        done = ask(space, server.base_url, {"HTTP_PROXY": "http://127.0.0.1:9", "NO_PROXY": "127.0.0.1"})
 
     assert (done.code, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("url", ["http://model.invalid/v1", "https://model.invalid/v1"])
 def test_a_proxy_that_is_down_is_named_without_its_password(space: Workspace, url: str) -> None:
-    done = ask(space, url, ALL_PROXY="http://us:pa55word@127.0.0.1:9")
+    done = ask(space, url, {"ALL_PROXY": "http://us:pa55word@127.0.0.1:9"})
 
     assert "(through the proxy 127.0.0.1:9)" in failed(done, "TRANSPORT")
     assert "pa55" not in done.stderr
@@ -192,7 +192,7 @@ def test_a_proxy_that_is_down_is_named_without_its_password(space: Workspace, ur
 
 def test_a_proxy_that_refuses_a_tunnel_is_a_transport_failure(space: Workspace) -> None:
     with serving(saying(response("407 Proxy Authentication Required"))) as proxy:
-        done = ask(space, "https://model.invalid", HTTPS_PROXY=f"http://127.0.0.1:{proxy.port}")
+        done = ask(space, "https://model.invalid", {"HTTPS_PROXY": f"http://127.0.0.1:{proxy.port}"})
 
     assert "407" in failed(done, "TRANSPORT")
     assert proxy.requests[0].startswith(b"CONNECT model.invalid:443 ")
@@ -200,7 +200,7 @@ def test_a_proxy_that_refuses_a_tunnel_is_a_transport_failure(space: Workspace) 
 
 
 def test_a_kind_of_proxy_that_is_not_spoken_is_told_at_once(space: Workspace) -> None:
-    done = ask(space, "http://model.invalid", budget=2, HTTP_PROXY="socks9://us:pa55word@127.0.0.1:9")
+    done = ask(space, "http://model.invalid", {"HTTP_PROXY": "socks9://us:pa55word@127.0.0.1:9"}, budget=2)
 
     assert "HTTP_PROXY" in failed(done, "INVALID_HTTP_SETTINGS")
     assert "pa55" not in done.stderr and retries(space) == 0
@@ -209,36 +209,29 @@ def test_a_kind_of_proxy_that_is_not_spoken_is_told_at_once(space: Workspace) ->
 # -- servers that are none ---------------------------------------------------------------------------
 
 
-def test_a_server_that_never_answers_is_given_up(space: Workspace) -> None:
-    end = threading.Event()
-    with serving(lambda _: end.wait(10) and None) as server:
+def silent_after(*pieces: bytes) -> tuple[Play, threading.Event]:
+    """Send these pieces and then nothing, until the event is set."""
+    end, begin = threading.Event(), saying(*pieces)
+
+    def play(connection: socket.socket) -> None:
+        begin(connection)
+        end.wait(10)
+
+    return play, end
+
+
+@pytest.mark.parametrize("pieces", [(), (HEAD,), (HEAD, b": one comment\n\n")])
+def test_a_server_that_falls_silent_is_given_up(space: Workspace, pieces: tuple[bytes, ...]) -> None:
+    play, end = silent_after(*pieces)
+    with serving(play) as server:
         line = failed(ask(space, f"http://127.0.0.1:{server.port}", idle=300), "TIMEOUT")
         end.set()
 
     assert f"http://127.0.0.1:{server.port} sent nothing within 300 ms" in line
 
 
-def test_headers_alone_are_not_enough(space: Workspace) -> None:
-    end = threading.Event()
-    head = streaming()
-
-    def play(connection: Any) -> None:
-        head(connection)
-        end.wait(10)
-
-    with serving(play) as server:
-        failed(ask(space, f"http://127.0.0.1:{server.port}", idle=300), "TIMEOUT")
-        end.set()
-
-
 def test_a_status_counts_although_its_body_never_comes(space: Workspace) -> None:
-    end = threading.Event()
-    head = saying(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 10\r\n\r\nabc")
-
-    def play(connection: Any) -> None:
-        head(connection)
-        end.wait(10)
-
+    play, end = silent_after(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 10\r\n\r\nabc")
     with serving(play) as server:
         done = ask(space, f"http://127.0.0.1:{server.port}", idle=300, budget=2)
         end.set()

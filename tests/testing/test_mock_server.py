@@ -9,6 +9,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -239,3 +240,50 @@ def test_a_wrong_command_line_is_exit_2() -> None:
     )
     assert run.returncode == 2
     assert "unknown behaviour 'nope'" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--chunk-size", "0"], "chunk_size"),
+        (["--chunk-delay-ms", "-1"], "chunk_delay_ms"),
+        (["--retry-after-ms", "nan"], "retry_after_ms"),
+        (["--seed", "4294967296"], "seed"),
+        (["--random-weights", '{"sucess": 1}'], "sucess"),
+        (["--random-weights", '{"success": -1}'], "weights"),
+        (["--random-weights", '{"success": 0}'], "weights"),
+        (["--random-weights", "[1]"], "weights"),
+        (["--random-weights", '{"success": "x"}'], "weights"),
+        (["--script", "/nowhere.json"], "/nowhere.json"),
+        (["--host", "256.256.256.256"], ""),
+        (["--port", "70000"], ""),
+    ],
+)
+def test_a_wrong_option_is_exit_2_in_one_line(words: list[str], says: str) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "dsh.testing.mock_server", *words], capture_output=True, text=True, timeout=20
+    )
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr.startswith("mock_server: ") and run.stderr.count("\n") == 1 and says in run.stderr
+
+
+@pytest.mark.parametrize("script", ["{", "{}", "[1]", '[{"txt": []}]', '["nope"]'])
+def test_a_wrong_script_is_exit_2_in_one_line(tmp_path: Path, script: str) -> None:
+    file = tmp_path / "script.json"
+    file.write_text(script)
+    command = [sys.executable, "-m", "dsh.testing.mock_server", "--script", str(file)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr.startswith("mock_server: ") and run.stderr.count("\n") == 1
+
+
+def test_a_port_that_is_taken_is_exit_2() -> None:
+    with MockModelServer().in_thread() as server:
+        run = subprocess.run(
+            [sys.executable, "-m", "dsh.testing.mock_server", "--port", str(server.port)],
+            capture_output=True,
+            text=True,
+            timeout=20,
+        )
+    assert run.returncode == 2
+    assert run.stderr.startswith("mock_server: ") and str(server.port) in run.stderr

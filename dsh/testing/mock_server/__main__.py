@@ -66,7 +66,7 @@ async def _serve(args: argparse.Namespace) -> int:
         refused = script[:1] == ["connection_refused"]
         server = _server(args, script[1:] if refused else script, needs_port=refused)
         return await _run(server, args.listen_delay_ms / 1000 if refused else None)
-    except (ValueError, TypeError, AttributeError, OSError) as error:
+    except (ValueError, OSError) as error:
         print(f"mock_server: {error}", file=sys.stderr)  # noqa: T201
         return 2
 
@@ -81,6 +81,8 @@ def _script(args: argparse.Namespace) -> list[Entry]:
 
 
 def _server(args: argparse.Namespace, script: list[Entry], *, needs_port: bool) -> MockModelServer:
+    if not isinstance(args.random_weights, dict | None):
+        raise ValueError("--random-weights is a JSON object")
     names = (*_TEXT_OPTIONS, *_NUMBER_OPTIONS, "chunk_size")
     return MockModelServer(
         script,

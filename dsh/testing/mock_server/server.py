@@ -19,6 +19,7 @@ Entry: TypeAlias = str | Mapping[str, Any]
 """A behaviour's name, or a free-form reply."""
 MAX_HEAD_BYTES = 1024 * 1024
 MAX_SEED = 2**32 - 1
+MAX_PORT = 65_535
 SESSION_HEADER = "x-deepseek-harness-session-id"
 
 
@@ -52,10 +53,10 @@ def _check_entry(entry: object) -> None:
         raise ValueError(f"unknown behaviour {entry!r}; known: random, {', '.join(BEHAVIOURS)}")
 
 
-def _check_weights(weights: Mapping[str, float]) -> None:
+def _check_weights(weights: Mapping[str, object]) -> None:
     if unknown := set(weights) - set(BEHAVIOURS):
         raise ValueError(f"weights for unknown behaviours {sorted(unknown)}; known: {', '.join(BEHAVIOURS)}")
-    sound = all(0 <= weight < math.inf for weight in weights.values())
+    sound = all(isinstance(weight, int | float) and 0 <= weight < math.inf for weight in weights.values())
     if not sound or not any(weights.values()):
         raise ValueError(f"random weights are numbers from 0, one of them above it; found {weights}")
 
@@ -86,13 +87,15 @@ class MockModelServer:
             observe: called with `request` and `result`.
 
         Raises:
-            ValueError: the script, the weights or the seed cannot be.
+            ValueError: the script, the weights, the port or the seed cannot be.
         """
         self.options = options or MockOptions()
         weights = dict(RANDOM_WEIGHTS if random_weights is None else random_weights)
         for entry in (*script, *(e for own in (sessions or {}).values() for e in own)):
             _check_entry(entry)
         _check_weights(weights)
+        if not 0 <= port <= MAX_PORT:
+            raise ValueError(f"a port is 0 to {MAX_PORT}, found {port}")
         if not 0 <= seed <= MAX_SEED:
             raise ValueError(f"the seed of random is 0 to {MAX_SEED}, found {seed}")
         self.seed = seed
