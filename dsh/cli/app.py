@@ -3,11 +3,13 @@
 `dsh run` and the launcher's flags never come here (`argv.py` reads them); they stand here for the help.
 """
 
+import sys
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
+from dsh.cli.stream import unwritable
 from dsh.errors import UsageError
 
 app = typer.Typer(
@@ -47,9 +49,6 @@ def launcher(
 @app.command("run", add_help_option=False)
 def run_task(words: Annotated[list[str], typer.Argument(metavar="[FLAGS] TASK...")]) -> None:
     """Do one task and print the answer: the headless profile (see: dsh run --help)."""
-    from dsh.cli.main import main
-
-    raise typer.Exit(main(["run", *words]))
 
 
 @sessions.command("inspect")
@@ -68,9 +67,15 @@ def run(words: Sequence[str]) -> int:
 
     Raises:
         UsageError: unknown command, option or missing argument.
+        DshError: standard output cannot be written.
     """
     try:
         answer = app(list(words), prog_name="dsh", standalone_mode=False)
+        sys.stdout.flush()
+    except SystemExit:  # how the library leaves when nobody reads its output
+        raise BrokenPipeError from None
+    except OSError as error:
+        raise unwritable(error) from error
     except Exception as error:
         message = getattr(error, "format_message", None)  # the base class of Typer's own errors is private
         if message is None:

@@ -91,6 +91,10 @@ def _decide(found: Invocation, switches: set[str]) -> Invocation:
         return _dump(found, switches)
     if found.profile:
         return found
+    if found.rest and found.rest[0] in ("run", *COMMANDS):
+        raise UsageError(
+            f"{found.rest[0]} is a command only as the first word", hint=f"dsh {found.rest[0]} …"
+        )
     if found.rest and not found.rest[0].startswith("-"):
         raise UsageError(
             f"no command {found.rest[0]!r}",

@@ -1,7 +1,7 @@
 """The entry point: decides from the command line what is loaded at all.
 
-Standard library modules that cost time, and everything of dsh but `argv` and `errors`, are imported only
-by the branch that needs them.
+Standard library modules that cost time, and everything of dsh but the command line's first split and the
+standard streams, are imported only by the branch that needs them.
 """
 
 import gc
@@ -11,6 +11,8 @@ from collections.abc import Sequence
 
 from dsh.cli.argv import Invocation, parse
 from dsh.cli.directory import settled
+from dsh.cli.stream import open_missing, unwritable, write_all
+from dsh.unicode import valid
 
 PIPE_CLOSED = 141
 """What a command exits with when nobody reads its output any more."""
@@ -24,6 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     if argv is None:
         _in_utf8_mode()
+        open_missing()  # before anything of ours could take the number of a standard stream
         argv = sys.argv[1:]
     try:
         return _run(parse(argv))
@@ -66,10 +69,10 @@ def _run(invocation: Invocation) -> int:
 
 
 def _print(text: str) -> int:
-    from dsh.cli.stream import write_all
-    from dsh.unicode import valid
-
-    write_all(1, valid(text).encode())
+    try:
+        write_all(1, valid(text).encode())
+    except OSError as error:
+        raise unwritable(error) from error
     return 0
 
 

@@ -3,7 +3,7 @@
 import os
 
 from dsh.cli.stream import notice
-from dsh.errors import DshError
+from dsh.errors import DshError, UsageError
 
 DEBUG = "DSH_DEBUG"
 """With this variable set, errors come with their traceback."""
@@ -16,8 +16,8 @@ def is_debug() -> bool:
 def report(error: BaseException) -> int:
     """Say on standard error what went wrong; answers the exit code.
 
-    A `DshError` says it itself, in one line for the failure and one for its hint. Anything else is a
-    defect of ours.
+    A `DshError` says it itself, in one line for the failure and one for its hint; a wrong command line
+    starts with `error:`. Anything else is a defect of ours.
     """
     if is_debug():
         _print_traceback(error)
@@ -25,7 +25,7 @@ def report(error: BaseException) -> int:
             if row.error is not None:
                 _print_traceback(row.error)
     if isinstance(error, DshError):
-        notice(f"dsh: {error.message}")
+        notice(f"{'error' if isinstance(error, UsageError) else 'dsh'}: {error.message}")
         if error.hint:
             notice(f"hint: {error.hint}")
         return error.exit_code

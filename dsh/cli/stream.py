@@ -6,6 +6,7 @@ import os
 import select
 import sys
 
+from dsh.errors import DshError
 from dsh.unicode import valid
 
 
@@ -32,9 +33,8 @@ def claim_output() -> Output:
     """Keep standard output for the answer alone: `print` and stray children write to standard error then."""
     open_missing()
     private = os.dup(1)
-    if sys.stdout is not None:
-        with contextlib.suppress(OSError):
-            sys.stdout.flush()
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
     os.dup2(2, 1)
     sys.stderr = _utf8(2)
     sys.stdout = sys.stderr
@@ -52,6 +52,10 @@ def open_missing() -> None:
                 os.dup2(opened, descriptor)
                 os.close(opened)
             os.set_inheritable(descriptor, True)
+    if sys.stdout is None:
+        sys.stdout = _utf8(1)
+    if sys.stderr is None:
+        sys.stderr = _utf8(2)
 
 
 def _utf8(descriptor: int) -> io.TextIOWrapper:
@@ -65,6 +69,13 @@ def notice(text: str) -> None:
 
     with contextlib.suppress(OSError):
         write_all(2, masked(valid(text)).encode() + b"\n")
+
+
+def unwritable(error: OSError) -> Exception:
+    """What to raise when standard output cannot be written: a pipe nobody reads any more is no failure."""
+    if isinstance(error, BrokenPipeError):
+        return error
+    return DshError(f"standard output cannot be written: {error.strerror}")
 
 
 def write_all(descriptor: int, data: bytes) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from dsh.composition.home import check_home
 from dsh.composition.patch import Layer, Warned, apply_layers, launcher_patch
 from dsh.composition.profile import find_profile, read_layers
 from dsh.composition.row import Row
@@ -42,9 +43,11 @@ def compose(
         environ: the inherited environment, for the launcher's own layer; the process's by default.
 
     Raises:
-        CompositionError: unknown profile or bundle, or a file that cannot be read, parsed or applied;
-            names file, line and column.
+        CompositionError: unknown profile or bundle, a home that is no directory, or a file that cannot be
+            read, parsed or applied; names file, line and column.
     """
+    if not default_only:
+        check_home(home)
     manifest = find_profile(profile, home)
     layers, warnings = read_layers(manifest, patches, home, default_only=default_only)
     rows, missed = apply_layers(layers)

@@ -7,9 +7,11 @@ from dsh.composition.audit import RowReport
 from dsh.composition.expr import find_expressions
 from dsh.composition.resolve import described
 from dsh.composition.row import Row, RowError
-from dsh.errors import CompositionError
+from dsh.composition.value import Expr, Map, Mark, Seq
+from dsh.errors import DshError
 from dsh.kernel import Context, Fiber, FiberState
 from dsh.kernel.plugin import Runtime
+from dsh.kernel.schema import ValidationError
 
 UNINJECTED = frozenset(["cmdlineArgs"])
 """Services that expressions may read without an inject: facts that never change."""
@@ -79,27 +81,52 @@ class Entry:
         error: BaseException | None = self.error
         if error is None and self.fiber is None:
             around = self.parent.id if self.parent is not None else "the tree"
-            return RowReport(self.id, self.row.name, f"not mounted, since {around} is not active")
+            detail = f"not mounted, since {around} is not active"
+            return RowReport(self.id, self.row.name, detail, waits_for=(around,))
         if self.fiber is not None:
             if self.fiber.state is FiberState.ACTIVE:
                 return None
             error = self.fiber.error
         if error is not None:
-            return RowReport(self.id, self.row.name, _failure(error), error)
+            return RowReport(self.id, self.row.name, self._failure(error), error)
         assert self.fiber is not None
-        return RowReport(self.id, self.row.name, _waiting(self.fiber))
+        missing = tuple(self.fiber.missing) if self.fiber.state is FiberState.PENDING else ()
+        return RowReport(self.id, self.row.name, _standing(self.fiber, missing), waits_for=missing)
+
+    def _failure(self, error: BaseException) -> str:
+        """The error in one line; one about the config begins with the place where that is written."""
+        text = with_hint(error)
+        if not isinstance(error, ValidationError):
+            return text
+        mark, value = find(self.row, "config", *filter(None, error.path.split(".")))
+        if isinstance(value, Map) and error.unknown in value:
+            mark = value.key_at(error.unknown)
+        source = f", which comes from {value.shown}" if isinstance(value, Expr) else ""
+        return f"{mark}: {text}{source}"
 
 
-def _failure(error: BaseException) -> str:
+def with_hint(error: BaseException) -> str:
+    """One line for an error: what it says and, in parentheses, what to do."""
     text = described(error)
-    hint = getattr(error, "hint", "")
-    return f"{text} ({hint})" if hint and isinstance(error, CompositionError) else text
+    return f"{text} ({error.hint})" if isinstance(error, DshError) and error.hint else text
 
 
-def _waiting(fiber: Fiber) -> str:
+def find(value: Any, *keys: str) -> tuple[Mark, Any]:
+    """What is written behind these keys and positions, and where: as much of the way as there is."""
+    mark: Mark = value.mark
+    for key in keys:
+        if isinstance(value, Map) and key in value:
+            mark, value = value.value_at(key), value[key]
+        elif isinstance(value, Seq) and key.isdigit() and int(key) < len(value):
+            mark, value = value.item_at(int(key)), value[int(key)]
+        else:
+            break
+    return mark, value
+
+
+def _standing(fiber: Fiber, missing: tuple[str, ...]) -> str:
     if fiber.state is FiberState.PENDING:
-        missing = ", ".join(fiber.missing)
-        return f"pending (waiting for service(s): {missing})" if missing else "pending"
+        return f"pending (waiting for service(s): {', '.join(missing)})" if missing else "pending"
     if fiber.state is FiberState.DISPOSED:
         return "ended by itself while the tree was starting"
     return f"still {fiber.state.name.lower()}"

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+from dsh.composition.source import MAX_BYTES, read_bytes
 from dsh.errors import CompositionError
 
 EnvSource = Literal["process", "project-env", "user-env"]
@@ -90,15 +91,25 @@ def load_environment(cwd: Path, home: Path, inherited: Mapping[str, str]) -> tup
         places.append(("user-env", home / ".env"))
     for source, path in places:
         try:
-            text = path.read_text(encoding="utf-8-sig")
+            text = _text_of(path)
         except FileNotFoundError:
             continue
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
             warnings.append(f"failed to load .env: {path}: {reason}")
             continue
         layers.append((source, path, _accepted(path, parse_env(text), warnings)))
     return Environment(inherited, layers), warnings
+
+
+def _text_of(path: Path) -> str:
+    data = read_bytes(path)
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"it is larger than {MAX_BYTES} bytes")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8 text") from None
 
 
 def _accepted(path: Path, values: dict[str, str], warnings: list[str]) -> dict[str, str]:
@@ -109,10 +120,12 @@ def _accepted(path: Path, values: dict[str, str], warnings: list[str]) -> dict[s
                 f'{path} sets "{name}", which only the launching environment may set',
                 hint=f"remove the line and export {name} in the shell that starts dsh",
             )
-        if _NAME.match(name):
-            accepted[name] = value
-        else:
+        if not _NAME.match(name):
             warnings.append(f"{path}: skipped {name!r}, which is not a variable name")
+        elif "\0" in value:
+            warnings.append(f"{path}: skipped {name}, whose value holds a zero byte")
+        else:
+            accepted[name] = value
     return accepted
 
 

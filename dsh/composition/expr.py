@@ -52,12 +52,7 @@ class ExpressionError(CompositionError):
     def __init__(self, problem: str, expr: Expr, *, mark: Mark | None = None, hint: str = "") -> None:
         self.problem = problem
         self.mark = mark or expr.mark
-        super().__init__(f"{self.mark}: !expr {_shown(expr.text)}: {problem}", hint=hint)
-
-
-def _shown(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= 120 else text[:117] + "…"
+        super().__init__(f"{self.mark}: {expr.shown}: {problem}", hint=hint)
 
 
 class Checked(NamedTuple):

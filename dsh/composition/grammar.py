@@ -37,7 +37,9 @@ def read_patches(document: Any, file: str, warn: Warn) -> list[Patch]:
 def _patch(item: Any, number: int, mark: Mark, warn: Warn) -> Patch:
     if not isinstance(item, Map):
         raise RowError(
-            f"entry {number + 1} must be a mapping (a loader patch entry), found {type_name(item)}", mark
+            f"entry {number + 1} must be a mapping (a loader patch entry), found {type_name(item)}",
+            mark,
+            hint=_blank_is_missing(item),
         )
     patch = Patch(item.mark)
     _take_over(patch, item)
@@ -101,7 +103,9 @@ def rows_of(items: Seq, warn: Warn) -> Seq:
 
 def _row(item: Any, mark: Mark, warn: Warn) -> Row:
     if not isinstance(item, Map):
-        raise RowError(f"a row must be a mapping, found {type_name(item)}", mark)
+        raise RowError(
+            f"a row must be a mapping, found {type_name(item)}", mark, hint=_blank_is_missing(item)
+        )
     row = Row(item.mark)
     _take_over(row, item)
     if "id" in row:
@@ -244,6 +248,12 @@ def closest(word: str, known: list[str]) -> list[str]:
 def _meant(key: str, known: tuple[str, ...]) -> str:
     found = closest(key, list(known))
     return f"; did you mean {quoted(found[0])}?" if found else ""
+
+
+def _blank_is_missing(item: Any) -> str:
+    """The hint for `id:llm`, which reads as one text."""
+    key, colon, value = item.partition(":") if isinstance(item, str) else ("", "", "")
+    return f"a blank follows the colon: {key}: {value}" if colon and key in PATCH_FIELDS else ""
 
 
 def _line(mark: Mark) -> str:

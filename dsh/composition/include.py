@@ -1,5 +1,6 @@
 """The rows of a `cordis:include`: another file's, as a tree of its own with its own patches."""
 
+import os
 from pathlib import Path
 
 from dsh.composition.grammar import Warn, read_patches, rows_of
@@ -7,7 +8,6 @@ from dsh.composition.patch import Layer, apply_layers
 from dsh.composition.row import Patch, Row, RowError
 from dsh.composition.value import Map, Mark, Seq, type_name
 from dsh.composition.yaml import read_yaml
-from dsh.errors import CompositionError
 
 EXTENSIONS = (".yml", ".yaml", ".json")
 _KEYS = ("path", "initial", "patches", "enableLogs")
@@ -23,22 +23,33 @@ def included_rows(row: Row, open_files: tuple[Path, ...], warn: Warn) -> tuple[P
     """
     config = row.config
     if not isinstance(config, Map) or not isinstance(config.get("path"), str):
-        raise RowError(f"{row.label}: config.path must name a file", row.value_at("config"))
+        raise RowError("config.path must name a file", row.value_at("config"))
     for key in config:
         if key not in _KEYS:
             raise RowError(
-                f"{row.label}: unknown key {key!r} in the config of an include", config.key_at(key)
+                f"unknown key {key!r} in the config of an include",
+                config.key_at(key),
+                hint=f"known keys: {', '.join(_KEYS)}",
             )
-    path = row.folder.joinpath(config["path"]).resolve()
+    at = config.value_at("path")
+    try:
+        path = row.folder.joinpath(config["path"]).resolve()
+    except (OSError, ValueError, RuntimeError) as error:  # too long, a zero byte, a loop of links
+        raise RowError(f"config.path names no file ({error})", at) from None
     if path.suffix not in EXTENSIONS:
-        raise RowError(f'extension "{path.suffix}" not supported', config.value_at("path"))
+        raise RowError(
+            f'extension "{path.suffix}" not supported', at, hint="name a .yml, .yaml or .json file"
+        )
     if path in open_files:
-        raise RowError(f"{row.label}: {path} includes itself", config.value_at("path"))
-    initial = config.get("initial")
-    document = read_yaml(path, missing_ok=initial is not None) if path.exists() else initial
-    if document is None:
-        problem = "failed to validate config file" if path.exists() else "config file not found:"
-        raise CompositionError(f"{row.label}: {problem} {path}", hint="write [] for no rows")
+        raise RowError(f"{path} includes itself", at)
+    if os.path.lexists(path):
+        document = read_yaml(path)
+        if document is None:
+            raise RowError(
+                "the file must be one top-level list of rows", Mark(str(path), 1, 1), hint="write []"
+            )
+    elif (document := config.get("initial")) is None:
+        raise RowError(f"config file not found: {path}", at)
     if not isinstance(document, Seq):
         found = type_name(document)
         raise RowError("the file must be one top-level list of rows, found " + found, Mark(str(path), 1, 1))

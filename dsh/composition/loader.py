@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from dsh.composition.audit import RowReport, not_active, not_loaded
 from dsh.composition.compose import Composition
-from dsh.composition.entry import Entry
+from dsh.composition.entry import Entry, with_hint
 from dsh.composition.include import included_rows
 from dsh.composition.resolve import find_plugin
 from dsh.composition.row import GROUP, INCLUDE, Row, RowError
@@ -25,6 +25,8 @@ from dsh.kernel.root import Realm
 if TYPE_CHECKING:
     from dsh.composition.evaluation import Scope
 
+SLOW_S = 10.0
+"""How long the rows may take to start before a warning names those that have not."""
 _MOVING = (FiberState.LOADING, FiberState.UNLOADING)
 
 
@@ -51,6 +53,7 @@ class Loader(Service):
         self._facts = facts
         self._roots: list[Entry] = []
         self._realms: dict[tuple[str, str], Realm] = {}
+        self.slow_s = SLOW_S
         ctx.on(FIBER_CONFIG, self._config_of, global_=True)
 
     @property
@@ -74,7 +77,16 @@ class Loader(Service):
         self._roots = roots
         for entry in roots:
             self._mount(entry, self.owner_ctx)
-        await self.settled()
+        slow = asyncio.get_running_loop().call_later(self.slow_s, self._tell_slow)
+        try:
+            await self.settled()
+        finally:
+            slow.cancel()
+
+    def _tell_slow(self) -> None:
+        moving = [e for e in self.entries if e.fiber is not None and e.fiber.state in _MOVING]
+        names = ", ".join(f"{entry.id} ({entry.row.name})" for entry in moving)
+        self.owner_ctx.logger.warning("still starting after %g s: %s", self.slow_s, names)
 
     async def settled(self) -> None:
         """Wait until no fiber of the tree is loading or unloading."""
@@ -181,8 +193,7 @@ class _Plan:
             try:
                 self._prepare(entry, prefix)
             except DshError as error:
-                text = f"{error.message} ({error.hint})" if error.hint else error.message
-                self.reports.append(RowReport(entry.id, row.name, " ".join(text.split()), error))
+                self.reports.append(RowReport(entry.id, row.name, with_hint(error), error))
         return entries
 
     def _id(self, row: Row, position: int, prefix: str) -> str:

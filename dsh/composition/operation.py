@@ -4,6 +4,7 @@ import ast
 import json
 import math
 import operator
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,11 @@ MAX_ITEMS = 100_000
 MAX_EXPONENT = 64
 MAX_RESULT_DEPTH = 32
 MAX_WEIGHT = 1_000_000
-"""How many values and characters a result, or what is compared, may come to in all."""
+"""How many values and characters a result may come to in all."""
+MAX_COMPARED = 200_000
+"""The same for each side of a comparison, of which a text of 2,000 characters can hold many."""
+_HALF = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+"""Lone surrogates but for those that stand for undecodable bytes of a path or variable."""
 
 
 class EvaluationFailed(Exception):
@@ -103,7 +108,7 @@ def _weighed(value: Any) -> Any:
     while left:
         item = left.pop()
         weight += 1 + (len(item) if isinstance(item, str) else 0)
-        if weight > MAX_WEIGHT:
+        if weight > MAX_COMPARED:
             raise EvaluationFailed("the values compared are too large")
         if isinstance(item, list):
             left.extend(item)
@@ -242,6 +247,8 @@ def plain(result: Any) -> Any:
             return {str(key): copy(item, depth + 1) for key, item in value.items()}
         if isinstance(value, list | tuple):
             return [copy(item, depth + 1) for item in value]
+        if isinstance(value, str) and not value.isascii() and _HALF.search(value):
+            raise EvaluationFailed("half of a surrogate pair is no text")
         if value is None or isinstance(value, bool | str):
             return value
         if _is_number(value):

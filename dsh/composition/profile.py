@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from dsh.composition.grammar import read_patches
+from dsh.composition.grammar import closest, read_patches
 from dsh.composition.patch import Layer, Warned
 from dsh.composition.row import RowError
 from dsh.composition.value import Map, Mark, Seq, type_name
@@ -64,14 +64,26 @@ def find_profile(name: str, home: Path) -> Profile:
     """
     check_profile_name(name)
     in_box = shipped("profiles", f"{name}.yml")
-    base = read_profile(in_box, name, []) if in_box.is_file() else None
+    base = read_profile(in_box, name, []) if _is_file(in_box) else None
     own = profile_folder(home, name) / PROFILE_FILE
     if os.path.lexists(own):
         return read_profile(own, name, base.bundles if base else [])
     if base is None:
-        known = ", ".join(known_profiles(home))
-        raise CompositionError(f"profile {name!r} does not exist", hint=f"known profiles: {known}")
+        hint = _among(name, "profiles", known_profiles(home))
+        raise CompositionError(f"profile {name!r} does not exist", hint=hint)
     return base
+
+
+def _is_file(path: Path) -> bool:
+    """False also for a name that is too long or otherwise impossible, where pathlib raises."""
+    return os.path.isfile(path)  # noqa: PTH113
+
+
+def _among(name: str, kind: str, known: list[str]) -> str:
+    """The hint for a name that nobody knows."""
+    close = closest(name, known)
+    meant = f"did you mean {close[0]!r}? " if close else ""
+    return f"{meant}known {kind}: {', '.join(known)}"
 
 
 def read_profile(path: Path, name: str, default_bundles: list[str]) -> Profile:
@@ -89,7 +101,7 @@ def read_profile(path: Path, name: str, default_bundles: list[str]) -> Profile:
     for key in document:
         if key not in ("bundles", "requires"):
             known = "it holds bundles and requires"
-            raise RowError(f"unknown key {key!r} in a profile; {known}", document.key_at(key))
+            raise RowError(f"unknown key {key!r} in a profile", document.key_at(key), hint=known)
     bundles = _names(document, "bundles") if document.get("bundles") is not None else default_bundles
     return Profile(name, bundles, _names(document, "requires"), document.value_at("bundles"))
 
@@ -117,7 +129,9 @@ def check_profile_name(name: str) -> None:
         CompositionError: the name is empty, holds a slash, or is one of `.`, `..`, `node_modules`.
     """
     if not name or "/" in name or "\\" in name or "\0" in name or name in (".", "..", "node_modules"):
-        raise CompositionError(f'invalid profile name "{name}"')
+        raise CompositionError(
+            f'invalid profile name "{name}"', hint="it is the name of one folder, without slashes"
+        )
 
 
 def bundle_file(name: str, profile: Profile) -> Path:
@@ -127,13 +141,10 @@ def bundle_file(name: str, profile: Profile) -> Path:
         CompositionError: nobody ships a bundle of this name.
     """
     found = shipped("bundles", f"{name}.yml")
-    if "/" not in name and "\\" not in name and found.is_file():
+    if "/" not in name and "\\" not in name and _is_file(found):
         return found
-    raise RowError(
-        f"bundle {name!r} does not exist",
-        profile.mark,
-        hint=f"known bundles: {', '.join(shipped_names('bundles'))}",
-    )
+    hint = _among(name, "bundles", shipped_names("bundles"))
+    raise RowError(f"bundle {name!r} does not exist", profile.mark, hint=hint)
 
 
 def read_layer(path: Path, label: str, warnings: list[Warned], *, missing_ok: bool = False) -> Layer:
@@ -169,5 +180,5 @@ def _foreign_files(folder: Path) -> list[Warned]:
     return [
         Warned(str(folder / theirs), f"is not read by dsh; its counterpart here is {ours}")
         for theirs, ours in _FOREIGN.items()
-        if (folder / theirs).exists() and not (folder / ours).exists()
+        if os.path.lexists(folder / theirs) and not os.path.lexists(folder / ours)
     ]

@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import os
 import re
 import sys
 import traceback
@@ -13,11 +14,14 @@ from zlib import crc32
 
 from dsh.composition.grammar import closest
 from dsh.composition.plugin_name import is_path, normalise
-from dsh.errors import CompositionError
+from dsh.errors import CompositionError, DshError, KernelError
 
 BUILT_IN = "dsh.plugins"
 ENTRY_POINTS = "dsh.plugins"
 """The entry-point group of third-party plugins."""
+_LIBRARY = re.escape(str(Path(os.__file__).parent))
+_MACHINERY = re.compile(rf"<|{_LIBRARY}/(?!site-packages)|.*/dsh/(?:kernel|composition)/")
+"""Files that say nothing about whose mistake it is: Python's own, and what mounts plugins."""
 _SPELLING = re.compile(r"[a-z0-9][a-z0-9_-]*\Z")
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z")
 
@@ -37,25 +41,34 @@ def find_plugin(name: str, folder: Path) -> Any:
             return exported(_from_file(name, folder), name)
         module, colon, attribute = name.partition(":")
         if colon:
-            return _attribute(importlib.import_module(module), attribute, name)
+            return _attribute(_module(module), attribute, name)
         return _by_name(name)
     except CompositionError:
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:  # whatever somebody's module raises, the program goes on to say so
         raise CompositionError(f"failed to import: {described(error)}") from error
 
 
 def described(error: BaseException) -> str:
-    """One line for an exception of somebody's code: its type, text and the place that raised it."""
+    """One line for an exception: of ours its text, of somebody's code its type, text and place as well."""
     text = " ".join(str(error).replace("\n  - ", " ").split())
-    if isinstance(error, CompositionError):
+    if isinstance(error, DshError) and not isinstance(error, KernelError):
         return text
-    frames = traceback.extract_tb(error.__traceback__)
-    outside = [f for f in frames if not f.filename.startswith("<") and "importlib" not in f.filename]
-    where = f" ({outside[-1].filename}:{outside[-1].lineno})" if outside else ""
+    where = _place(error)
     if isinstance(error, SyntaxError) and error.filename:
         text, where = error.msg, f" ({error.filename}:{error.lineno})"
+    if isinstance(error, KernelError):
+        return f"{text}{where}"
     return f"{type(error).__name__}: {text}{where}" if text else f"{type(error).__name__}{where}"
+
+
+def _place(error: BaseException) -> str:
+    """The innermost line outside of what mounts and imports plugins, of the error or else of its cause."""
+    for raised in (error, error.__cause__):
+        frames = traceback.extract_tb(raised.__traceback__) if raised is not None else []
+        if outside := [frame for frame in frames if not _MACHINERY.match(frame.filename)]:
+            return f" ({outside[-1].filename}:{outside[-1].lineno})"
+    return ""
 
 
 def exported(module: types.ModuleType, name: str) -> Any:
@@ -90,12 +103,25 @@ def _by_name(name: str) -> Any:
     if (found := _entry_point(name, spelling)) is not None:
         return exported(found, name) if isinstance(found, types.ModuleType) else found
     if _DOTTED.match(name):
-        return exported(importlib.import_module(name), name)
+        return exported(_module(name), name)
     similar = closest(spelling, _built_in_names())
     raise CompositionError(
         f"there is no plugin {name!r}",
         hint=f"closest built-in: {', '.join(similar)}" if similar else "install the package that brings it",
     )
+
+
+def _module(name: str) -> types.ModuleType:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise CompositionError(f"{name!r} is no module name", hint="written: package.module:attribute")
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        raise CompositionError(
+            f"there is no module {error.name!r}", hint="install the package that brings it"
+        ) from None
 
 
 def _entry_point(name: str, spelling: str) -> Any:
@@ -119,16 +145,16 @@ def _attribute(module: types.ModuleType, path: str, name: str) -> Any:
     found: Any = module
     for part in path.split("."):
         if not hasattr(found, part):
-            raise CompositionError(f"{name}: {module.__name__} has no {path}")
+            raise CompositionError(f"module {module.__name__} has no {path!r}")
         found = getattr(found, part)
     return found
 
 
 def _from_file(name: str, folder: Path) -> types.ModuleType:
     text = unquote(urlsplit(name).path) if name.startswith("file:") else name
+    if not os.path.isfile(folder / text):  # noqa: PTH113 -- false where pathlib raises: too long, zero byte
+        raise CompositionError(f"plugin file not found: {os.path.normpath(folder / text)}")
     path = folder.joinpath(text).resolve()
-    if not path.is_file():
-        raise CompositionError(f"plugin file not found: {path}")
     title = f"_dsh_file_{crc32(str(path).encode()):08x}_{path.stem}"
     if (loaded := sys.modules.get(title)) is not None:
         return loaded

@@ -5,6 +5,9 @@ Everything is plain JSON data (`dict`, `list`, `str`, `int`, `float`, `bool`, `N
 
 from typing import Any, NamedTuple
 
+MAX_SHOWN = 120
+"""How many characters of an expression a message shows."""
+
 
 class Mark(NamedTuple):
     """A place in a file; line and column count from 1."""
@@ -27,6 +30,12 @@ class Expr:
         self.mark = mark
         self.checked: Any = None
         """Its parsed form (`dsh.composition.expr.Checked`) once it was judged where it stands."""
+
+    @property
+    def shown(self) -> str:
+        """How messages show it: tagged, on one line, cut where it is long."""
+        text = " ".join(self.text.split())
+        return f"!expr {text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + '…'}"
 
     def __repr__(self) -> str:
         return f"Expr({self.text!r})"

@@ -16,10 +16,10 @@ from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 from ruamel.yaml.resolver import Resolver
 from ruamel.yaml.tag import Tag
 
+from dsh.composition.source import MAX_BYTES, read_bytes
 from dsh.composition.value import Expr, Map, Mark, Seq
 from dsh.errors import CompositionError
 
-MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 100
 MAX_VALUES = 200_000
 """How many values one file may come to once its aliases are written out."""
@@ -85,13 +85,12 @@ def read_yaml(path: Path, *, missing_ok: bool = False) -> Any:
         CompositionError: it cannot be opened, or is not of our dialect (`YamlError`, with its place).
     """
     try:
-        data = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError) as error:
-        if missing_ok:
+        data = read_bytes(path)
+    except (OSError, ValueError) as error:
+        if missing_ok and isinstance(error, FileNotFoundError):
             return None
-        raise CompositionError(f"failed to read {path}: {error.strerror}") from None
-    except OSError as error:
-        raise CompositionError(f"failed to read {path}: {error.strerror}") from None
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise CompositionError(f"failed to read {path}: {reason}") from None
     return parse_yaml(data, str(path))
 
 
@@ -113,11 +112,17 @@ def parse_yaml(data: bytes, file: str) -> Any:
     try:
         node = _composed(text)
     except MarkedYAMLError as error:
-        raise _translated(error, text, file) from None
+        from dsh.composition.yaml_problem import explained
+
+        problem = explained(error, text, file)
+        raise YamlError(problem.text, problem.mark, hint=problem.hint) from None
     except _TooDeep as error:
         raise YamlError(f"nested more than {MAX_DEPTH} levels deep", _mark(error.mark, file)) from None
-    except YAMLError as error:  # a character that YAML forbids; the parser gives only its offset
-        raise YamlError(_one_line(str(error)), _bad_character(text, file)) from None
+    except YAMLError:
+        from dsh.composition.yaml_problem import bad_character
+
+        problem = bad_character(text, file)
+        raise YamlError(problem.text, problem.mark) from None
     return None if node is None else _Construction(file).value(node)
 
 
@@ -135,46 +140,6 @@ def _composed(text: str, *, pure: bool = False) -> Any:
 
 def _mark(mark: Any, file: str) -> Mark:
     return Mark(file, mark.line + 1, mark.column + 1) if mark is not None else Mark(file, 1, 1)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
-_FORBIDDEN_CHARACTER = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-
-
-def _bad_character(text: str, file: str) -> Mark:
-    found = _FORBIDDEN_CHARACTER.search(text)
-    before = text[: found.start()] if found else ""
-    return Mark(file, before.count("\n") + 1, len(before) - before.rfind("\n"))
-
-
-def _translated(error: MarkedYAMLError, text: str, file: str) -> YamlError:
-    problem = _one_line(str(error.problem or error.context or error))
-    mark = _mark(error.problem_mark or error.context_mark, file)
-    lines = text.split("\n")
-    line = lines[mark.line - 1] if mark.line <= len(lines) else ""
-    hint = ""
-    if "another document" in problem:
-        problem = "a second document starts here; the file must be one top-level list"
-        hint = "delete the line `---`"
-    elif "<document start>" in problem and _holds_empty_list(lines[: mark.line - 1]):
-        problem = "the file must be one top-level list, and the list ends at `[]` above"
-        hint = "delete the line `[]`"
-    elif "<document start>" in problem:
-        problem = "the file must be one top-level list; this does not belong to what is above"
-    elif line[: mark.column].lstrip(" -").startswith("\t") or line.startswith("\t"):
-        problem = "a tab indents this line"
-        hint = "indent with spaces"
-    elif "!expr" in line:
-        problem += " after !expr"
-        hint = _QUOTE_IT
-    return YamlError(problem, mark, hint=hint)
-
-
-def _holds_empty_list(lines: list[str]) -> bool:
-    return any(line.partition("#")[0].strip() == "[]" for line in lines)
 
 
 class _Construction:

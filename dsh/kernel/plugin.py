@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dsh.errors import KernelError
+from dsh.kernel.key import ServiceKey, name_of
 
 
 class Runtime:
@@ -69,8 +70,17 @@ def _construct(cls: type) -> Any:
 
 
 def inject_map(declared: Any) -> dict[str, Any]:
-    """Normalise an `inject` declaration: a list of names or keys, or a map of them to intercept config."""
+    """Normalise an `inject` declaration: a list of names or keys, or a map of them to intercept config.
+
+    Raises:
+        KernelError: it is something else.
+    """
     if declared is None:
         return {}
-    items = declared.items() if isinstance(declared, Mapping) else ((name, None) for name in declared)
-    return {name if isinstance(name, str) else name.name: config for name, config in items}
+    if not isinstance(declared, Mapping | list | tuple | set | frozenset):
+        raise KernelError(f"inject must be a list of services, not {declared!r}")
+    for key in declared:
+        if not isinstance(key, str | ServiceKey):
+            raise KernelError(f"inject holds {key!r}, which is neither a service's name nor its key")
+    items = declared.items() if isinstance(declared, Mapping) else ((key, None) for key in declared)
+    return {name_of(key): config for key, config in items}

@@ -1,10 +1,9 @@
 """Looks keys up by name: inherited environment, `.credentials.yaml`, project `.env`, home `.env`.
 
-Nothing is cached but the parsed document, which is read again when the file has changed. Values never
-appear in messages; places and names do.
+Nothing is cached but the parsed document, which is read again when the file has changed. No message holds
+a value, nor a name that nobody checked: it may be a key in the wrong place.
 """
 
-import os
 import re
 import stat
 from pathlib import Path
@@ -15,6 +14,7 @@ import msgspec
 from dsh.capabilities.credentials import CREDENTIALS, Credential, CredentialSource
 from dsh.capabilities.launch import HOME_PATH, LAUNCH_ENVIRONMENT, EnvSource, LaunchEnvironment
 from dsh.composition.home import home_label
+from dsh.composition.source import read_bytes
 from dsh.composition.value import Map, Mark, type_name
 from dsh.composition.yaml import YamlError, parse_yaml
 from dsh.errors import CredentialError
@@ -55,7 +55,11 @@ class Store:
             CredentialError: the name cannot be one.
         """
         if not _REF.match(ref):
-            raise CredentialError(f"{ref!r} cannot be the name of a key", code="INVALID_CREDENTIAL")
+            raise CredentialError(
+                "a key is looked up by the name of a variable, letters, digits and _ only; this is none",
+                code="INVALID_CREDENTIAL",
+                hint="write the name, such as DEEPSEEK_API_KEY, where the key itself may stand now",
+            )
         if found := self._from_environment(ref, "process", "env"):
             return found
         value = self._document().get(ref, "")
@@ -82,27 +86,27 @@ class Store:
 
     def _read(self) -> None:
         try:
-            handle = self._path.open("rb")
+            found = self._path.stat()
         except FileNotFoundError:
             self._stamp, self._refs = None, {}
             return
         except OSError as error:
             raise CredentialError(f"{self._path}: {error.strerror}") from None
-        with handle:
-            found = os.fstat(handle.fileno())
-            stamp = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-            if stamp == self._stamp:
-                return
-            self._stamp = stamp
-            if found.st_mode & OTHERS:
-                raise CredentialError(
-                    f"{self._path}: mode {stat.S_IMODE(found.st_mode):04o} lets others at the keys",
-                    hint=f"chmod 600 {self._path}",
-                )
-            try:
-                data = handle.read()
-            except OSError as error:
-                raise CredentialError(f"{self._path}: {error.strerror}") from None
+        stamp = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        if not stat.S_ISREG(found.st_mode):
+            raise CredentialError(f"{self._path}: not a file")
+        if found.st_mode & OTHERS:
+            raise CredentialError(
+                f"{self._path}: mode {stat.S_IMODE(found.st_mode):04o} lets others at the keys",
+                hint=f"chmod 600 {self._path}",
+            )
+        try:
+            data = read_bytes(self._path)
+        except OSError as error:
+            raise CredentialError(f"{self._path}: {error.strerror}") from None
         self._refs = read_document(data, str(self._path))
 
 
@@ -125,12 +129,12 @@ def read_document(data: bytes, file: str) -> dict[str, str]:
     refs = _mapping(top.get("refs", Map(top.mark)), "refs", top.value_at("refs"))
     for name in refs:
         if not _REF.match(name):
-            raise CredentialError(f"{refs.key_at(name)}: {name!r} cannot be the name of a key")
+            raise CredentialError(f"{refs.key_at(name)}: a name is letters, digits and _ only")
         _text(refs, name)
     records = _mapping(top.get("records", Map(top.mark)), "records", top.value_at("records"))
     for name in records:
         if not _RECORD.match(name):
-            raise CredentialError(f"{records.key_at(name)}: a record is named scope/id, not {name!r}")
+            raise CredentialError(f"{records.key_at(name)}: a record is named scope/id")
         _check_record(_mapping(records[name], f"record {name}", records.value_at(name)))
     return dict(refs)
 
@@ -163,7 +167,8 @@ def _known(mapping: Map, known: set[str]) -> None:
     for key in mapping:
         if key not in known:
             raise CredentialError(
-                f"{mapping.key_at(key)}: unknown key {key!r}; known are {', '.join(sorted(known))}"
+                f"{mapping.key_at(key)}: unknown key; known are {', '.join(sorted(known))}",
+                hint="names and keys stand under refs:, below version: 1",
             )
 
 

@@ -7,7 +7,7 @@ request.
 import msgspec
 
 from dsh.capabilities.headless import HEADLESS_STARTUP, USAGE, parse_arguments
-from dsh.capabilities.launch import APP_EXIT, APP_OUTPUT, CMDLINE_ARGS
+from dsh.capabilities.launch import APP_EXIT, APP_OUTPUT, CMDLINE_ARGS, AppOutput
 from dsh.errors import UsageError
 from dsh.kernel import Context
 
@@ -30,7 +30,16 @@ def apply(ctx: Context, config: Config) -> None:
         ctx.use(APP_EXIT)(error.exit_code)
         return
     if options is None:
-        output.answer(USAGE)
-        ctx.use(APP_EXIT)(0)
+        ctx.use(APP_EXIT)(_told(output))
         return
     ctx.provide(HEADLESS_STARTUP, options)
+
+
+def _told(output: AppOutput) -> int:
+    """Print the help; answers the exit code."""
+    try:
+        output.answer(USAGE)
+    except OSError as error:
+        output.notice(f"dsh: standard output cannot be written: {error.strerror}")
+        return 1
+    return 0

@@ -95,16 +95,14 @@ def apply(ctx: Context, config: Config) -> None:
     default = config.default_preset or match(config.presets, mode, policy)
     if default is None:
         raise CompositionError(
-            f"row 'permission': no preset has sandbox {mode!r} with approval {policy!r} (presets: {names})",
+            f"no preset has sandbox {mode!r} with approval {policy!r} (presets: {names})",
             hint="add such a preset, set defaultPreset, or choose both at once with DSH_PERMISSION_MODE",
         )
     if default not in config.presets:
-        raise CompositionError(
-            f"row 'permission': defaultPreset {default!r} is not a preset", hint=f"presets: {names}"
-        )
+        raise CompositionError(f"defaultPreset {default!r} is not a preset", hint=f"presets: {names}")
     if (chosen := config.presets[default].sandbox) not in sandbox.supported_modes:
         raise CompositionError(
-            f"row 'permission': preset {default!r} asks for sandbox mode {chosen!r}, which cannot be kept",
+            f"preset {default!r} asks for sandbox mode {chosen!r}, which cannot be kept",
             hint=f"modes that can: {', '.join(sandbox.supported_modes)}",
         )
     ctx.on(SESSION_CREATED, Presets(config.presets, default).pin)

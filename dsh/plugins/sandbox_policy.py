@@ -90,7 +90,7 @@ def describe(policy: SandboxPolicy) -> str:
 def apply(ctx: Context, config: Config) -> None:
     if config.mode not in SUPPORTED:
         raise CompositionError(
-            f"row 'sandbox-policy': mode {config.mode!r} cannot be kept, confinement is not built yet",
+            f"mode {config.mode!r} cannot be kept, confinement is not built yet",
             hint="set DSH_PERMISSION_MODE=danger-full-access, or that mode in the row, to run unconfined",
         )
     service = SandboxPolicies(config.mode, os.path.realpath(config.workspace_root or "."))

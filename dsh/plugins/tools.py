@@ -21,7 +21,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
 def apply(ctx: Context, config: Config) -> None:
     if config.mode != "native":
         raise CompositionError(
-            f"row 'tools': mode {config.mode!r} needs a code runtime, and none is shipped",
+            f"mode {config.mode!r} needs a code runtime, and none is shipped",
             hint="set mode to native, or unset DSH_TOOLS_MODE",
         )
     ToolRegistry(ctx)

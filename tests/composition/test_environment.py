@@ -1,5 +1,6 @@
 """The `.env` grammar, the names a file may not set, and which layer wins."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsh.composition.environment import export, is_forbidden, load_environment, parse_env
-from dsh.composition.home import HomePaths, home_label, home_path
+from dsh.composition.home import HomePaths, check_home, home_label, home_path
 from dsh.errors import CompositionError
 from tests.composition.layers import write
 
@@ -113,6 +114,45 @@ def test_what_cannot_be_read_or_is_no_name_is_warned_about(tmp_path: Path) -> No
     assert warnings[2].startswith("failed to load .env: ")
     (tmp_path / "ws/.env").write_bytes(b"A=\xff")
     assert "not UTF-8" in load_environment(tmp_path / "ws", tmp_path / "none", {})[1][0]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "large"])
+def test_an_env_file_is_never_waited_for_and_never_fills_the_memory(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / ".env"
+    match kind:
+        case "pipe":
+            os.mkfifo(path)
+        case "device":
+            path.symlink_to("/dev/zero")
+        case _:
+            path.write_text("A=1\n" * 300_000)
+    made, [warning] = load_environment(tmp_path, tmp_path / "home", {})
+    assert dict(made.mapping()) == {}
+    assert warning.startswith(f"failed to load .env: {path}: ")
+
+
+def test_a_value_that_no_process_could_have_is_skipped(tmp_path: Path) -> None:
+    path = write(tmp_path / ".env", "A=x\0y\nB=1")
+    made, warnings = load_environment(tmp_path, tmp_path / "home", {})
+    assert dict(made.mapping()) == {"B": "1"}
+    assert warnings == [f"{path}: skipped A, whose value holds a zero byte"]
+
+
+@pytest.mark.parametrize(
+    ("home", "says"),
+    [("file", "is not a directory"), ("file/below", "Not a directory"), ("x" * 300, "File name too long")],
+)
+def test_a_home_that_can_hold_nothing_is_refused(tmp_path: Path, home: str, says: str) -> None:
+    write(tmp_path / "file", "")
+    with pytest.raises(CompositionError, match=says) as caught:
+        check_home(tmp_path / home)
+    assert str(tmp_path / home) in caught.value.message
+    assert "DSH_HOME" in caught.value.hint
+
+
+def test_a_home_that_does_not_exist_yet_is_fine(tmp_path: Path) -> None:
+    check_home(tmp_path / "none" / "yet")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_home_is_configured_or_in_the_environment_or_the_default() -> None:

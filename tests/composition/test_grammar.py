@@ -70,6 +70,13 @@ def test_what_is_wrong_is_refused_with_its_place(text: str, place: str, says: st
     assert caught.value.exit_code == 3
 
 
+@pytest.mark.parametrize("text", ["- id:llm", "- insert: [id:llm]"])
+def test_a_forgotten_blank_is_pointed_out(text: str) -> None:
+    with pytest.raises(CompositionError) as caught:
+        composed(text)
+    assert caught.value.hint == "a blank follows the colon: id: llm"
+
+
 def test_a_duplicate_id_in_one_list_is_refused() -> None:
     with pytest.raises(
         CompositionError, match=r"layer0:3:9: duplicate loader entry id: a \(first at layer0:2:5"

@@ -1,6 +1,5 @@
 """Rows on the real kernel: what is mounted, what each row gets, and what is said of those that fail."""
 
-import json
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -12,11 +11,11 @@ import pytest
 
 from dsh.composition.audit import BootError
 from dsh.composition.compose import Composition
-from dsh.composition.loader import LOADER, Facts, Loader
+from dsh.composition.loader import LOADER
 from dsh.composition.patch import apply_layers
-from dsh.kernel import Context
 from tests.aio import aio
 from tests.composition.layers import layer, write
+from tests.composition.tree import Tree, group, row, rows
 
 SEEN: list[Any] = []
 """What plugins of these tests record: (name, config) at activation."""
@@ -77,39 +76,6 @@ def folder(tmp_path: Path) -> Iterator[Path]:
             del sys.modules[name]
 
 
-def composition(folder: Path, *texts: str) -> Composition:
-    layers = [layer(str(folder / f"layer{n}.yml"), text) for n, text in enumerate(texts)]
-    rows, warnings = apply_layers(layers)
-    return Composition("test", rows, layers, warnings)
-
-
-class Tree:
-    """A root context with a loader, disposed at the end."""
-
-    def __init__(self, folder: Path, env: dict[str, str] | None = None) -> None:
-        self.root = Context()
-        self.loader = Loader(self.root, Facts(folder / "home", "test", "/ws", env or {}))
-        self.folder = folder
-
-    async def __aenter__(self) -> "Tree":
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.root.dispose()
-
-    async def load(self, *texts: str) -> list[str]:
-        await self.loader.load(composition(self.folder, *texts))
-        return [str(report) for report in self.loader.audit()]
-
-
-def rows(*rows: dict[str, Any]) -> str:
-    return json.dumps([{"insert": list(rows)}])
-
-
-def row(name: str, entry_id: str = "", **fields: Any) -> dict[str, Any]:
-    return {"id": entry_id or name, "name": f"./{name}.py", **fields}
-
-
 @aio
 async def test_rows_get_their_config_and_the_loader_is_a_service(folder: Path) -> None:
     async with Tree(folder) as tree:
@@ -140,11 +106,18 @@ async def test_pending_failed_and_wrong_rows_are_all_reported_in_one_line_each(f
         assert found[0] == "needs (./needs.py): pending (waiting for service(s): a, b)"
         assert found[1].startswith("fails (./fails.py): RuntimeError: it broke badly (")
         assert found[1].endswith("fails.py:3)")
-        assert found[2] == "strict (./strict.py): invalid config: unknown key 'x'"
-        assert "expected integer but got string (at k)" in found[3]
+        at = f"{folder}/layer0.yml:1:"
+        assert found[2].startswith(f"strict (./strict.py): {at}")
+        assert found[2].endswith(": invalid config: unknown key 'x' (known keys: k)")
+        assert found[3].startswith(f"s2 (./strict.py): {at}")
+        assert found[3].endswith(": invalid config: expected integer but got string (at k)")
         with pytest.raises(BootError) as caught:
             tree.loader.require_active()
-        assert str(caught.value).splitlines() == ["4 entries did not activate:", *found]
+        assert str(caught.value).splitlines() == [
+            "3 entries did not activate:",
+            *found[1:],
+            "1 more waits for services that did not come: needs (a, b)",
+        ]
         assert caught.value.exit_code == 3
 
 
@@ -170,10 +143,6 @@ async def test_the_name_of_a_disabled_row_is_not_resolved(folder: Path) -> None:
     async with Tree(folder) as tree:
         off = {"id": "off", "name": "no-such-plugin", "disabled": True}
         assert await tree.load(rows(off, row("record"))) == []
-
-
-def group(entry_id: str, *children: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    return {"id": entry_id, "name": "cordis:group", "group": True, "config": list(children), **fields}
 
 
 @pytest.mark.parametrize("child_off", [False, True])
@@ -394,6 +363,26 @@ async def test_only_groups_carry_rows(folder: Path) -> None:
     async with Tree(folder) as tree:
         with pytest.raises(BootError, match="only cordis:group carries rows"):
             await tree.load(rows(row("record", group=True, config=[])))
+
+
+@pytest.mark.parametrize("declared", ["5", "'a'", "[5]", "[[]]", "{5: None}"])
+@aio
+async def test_an_inject_that_is_none_is_an_error_of_its_row(folder: Path, declared: str) -> None:
+    write(folder / "odd.py", f"inject = {declared}\ndef apply(ctx): ...\n")
+    async with Tree(folder) as tree:
+        with pytest.raises(BootError, match=r"odd .*: inject "):
+            await tree.load(rows(row("odd")))
+
+
+@aio
+async def test_a_row_that_takes_long_to_start_is_named(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(folder / "slow.py", "import asyncio\nasync def apply(ctx): await asyncio.sleep(0.1)\n")
+    async with Tree(folder) as tree:
+        tree.loader.slow_s = 0.01
+        assert await tree.load(rows(row("slow"), row("record"))) == []
+    assert "still starting after 0.01 s: slow (./slow.py)" in caplog.messages
 
 
 @aio

@@ -7,6 +7,7 @@ import pytest
 
 PURE = [
     "value",
+    "source",
     "yaml",
     "expr",
     "row",

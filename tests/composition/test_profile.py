@@ -88,6 +88,28 @@ def test_an_unknown_profile_is_answered_with_the_known_names(tmp_path: Path) -> 
     assert known_profiles(tmp_path) == ["demo", "headless", "mine"]
 
 
+@pytest.mark.parametrize("name", ["dmo", "Demo", "demos"])
+def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(tmp_path: Path, name: str) -> None:
+    with pytest.raises(CompositionError) as caught:
+        find_profile(name, tmp_path)
+    assert caught.value.hint == "did you mean 'demo'? known profiles: demo, headless"
+
+
+def test_a_name_that_no_file_can_have_is_unknown_like_any_other(tmp_path: Path) -> None:
+    with pytest.raises(CompositionError, match="does not exist"):
+        find_profile("x" * 300, tmp_path)
+    manifest = write(tmp_path / "profiles/mine/profile.yml", f"bundles: [{'x' * 300}]")
+    with pytest.raises(CompositionError, match=f"{manifest}:1:10: bundle 'x+' does not exist"):
+        compose("mine", [], tmp_path)
+
+
+def test_a_home_that_is_a_file_is_refused_but_for_the_default_dump(tmp_path: Path) -> None:
+    home = write(tmp_path / "home", "")
+    with pytest.raises(CompositionError, match="is not a directory"):
+        compose("headless", [], home)
+    assert compose("headless", [], home, default_only=True).rows
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "node_modules", "a/b", "a\\b", "/etc"])
 def test_names_that_are_no_folder_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(CompositionError, match="invalid profile name"):

@@ -49,7 +49,7 @@ def test_a_built_in_module_is_found_by_its_spelling(name: str) -> None:
 
 def test_an_attribute_of_a_module() -> None:
     assert find_plugin("dsh.plugins.subprocess:apply", Path("/")).__name__ == "apply"
-    assert "has no nope" in str(refused("dsh.plugins.subprocess:nope"))
+    assert "has no 'nope'" in str(refused("dsh.plugins.subprocess:nope"))
 
 
 def test_files_are_relative_to_the_composition_file_absolute_or_a_url(tmp_path: Path) -> None:
@@ -59,6 +59,25 @@ def test_files_are_relative_to_the_composition_file_absolute_or_a_url(tmp_path: 
     assert find_plugin(str(path), Path("/")) is found
     assert find_plugin(path.as_uri(), Path("/")) is found
     assert "plugin file not found" in str(refused("./absent.py", tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("nowhere:x", "there is no module 'nowhere'"),
+        ("nowhere.deep.x", "there is no module 'nowhere'"),
+        ("os.nowhere:x", "there is no module 'os.nowhere'"),
+        (":x", "'' is no module name"),
+        ("a b:x", "'a b' is no module name"),
+        ("./a\0b.py", "plugin file not found: "),
+        ("./" + "x" * 300, "plugin file not found: "),
+        (".", "plugin file not found: /"),
+    ],
+)
+def test_names_of_nothing_are_refused_without_a_place_in_our_code(name: str, says: str) -> None:
+    error = refused(name)
+    assert str(error).startswith(says)
+    assert ".py:" not in str(error)
 
 
 def test_what_is_not_there_is_answered_with_what_is_close() -> None:
@@ -88,6 +107,9 @@ def test_an_entry_point_is_found_by_name(tmp_path: Path, monkeypatch: pytest.Mon
             "failed to import: ModuleNotFoundError: No module named 'nothing_like_this'",
         ),
         ("raise SystemExit(3)", "failed to import: SystemExit: 3"),
+        ("raise KeyboardInterrupt", "failed to import: KeyboardInterrupt ("),
+        ("class Own(BaseException): ...\nraise Own('x')", "failed to import: Own: x ("),
+        ("import json\njson.loads('{')", "bad.py:2)"),
         ("def broken(:\n", "failed to import: SyntaxError: invalid syntax ("),
         ("x = 1\n", "exports no plugin"),
         (PLUGIN + "default = apply\n", "exports both apply and default"),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from dsh.composition.value import Expr
 from dsh.composition.yaml import YamlError, parse_yaml, read_yaml
 from dsh.errors import CompositionError
+from tests.composition.layers import write
 
 
 def parsed(text: str | bytes) -> object:
@@ -77,9 +78,9 @@ def test_merge_keys_are_ordinary_keys() -> None:
         ("a: !!int x", "1:4", "does not fit"),
         ("[a]: 1", "1:1", "key must be a scalar"),
         ("&a [*a]", "1:1", "inside its own anchor"),
-        ("a: *x", "1:4", "undefined alias"),
-        ("a: 'x", "1:6", "end of stream"),
-        ("x: \x01", "1:4", "control characters"),
+        ("a: *x", "1:4", "an alias of nothing"),
+        ("b: 1\na: 'x\nc: 2", "2:4", "a quoted text starts here and never ends"),
+        ("x: \x01", "1:4", "the character U+0001 is not allowed"),
         (b"a: 1\nb: \xff", "2:4", "not UTF-8"),
         ("a: " + "9" * 5000, "1:4", "digits"),
     ],
@@ -88,6 +89,37 @@ def test_errors_name_file_line_and_column(text: str | bytes, place: str, says: s
     error = refused(text)
     assert str(error).startswith(f"f.yml:{place}: ")
     assert says in str(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "says", "hint"),
+    [
+        (
+            "- id: x\n config: 1",
+            "2:2",
+            "neither to the entry above nor to a new one",
+            "check the indentation",
+        ),
+        ("- id: x\n   disabled: true", "2:12", "a colon where no key can stand", "check the indentation"),
+        ("a: b: c", "1:5", "a colon where no key can stand", "quote a text that holds `: `"),
+        ("a:\n  b: 1\n c: 2", "3:2", "does not belong to the mapping above", "check the indentation"),
+        ("a: @x", "1:4", "a text cannot start with '@'", "quote it"),
+        ("a: `x", "1:4", "a text cannot start with '`'", "quote it"),
+        ("a: [1,\nb\n", "3:1", "the list that starts in line 1 needs `,` or `]` here", ""),
+        ("a:\n  {x: 1\nb: 2", "3:2", "the mapping that starts in line 2 needs `,` or `}` here", ""),
+        ('a: "\\q"', "1:5", "an unknown escape", "single quotes"),
+        ("a: - b", "1:4", "a list cannot start here", "line of its own"),
+        ("%YAML 3.0\n---\n[]", "1:1", "another version of YAML than 1.2", "delete the line"),
+        ("{a: 1} b", "1:8", "does not belong to what stands before", ""),
+    ],
+)
+def test_common_mistakes_are_named_in_words_of_ours_with_the_repair(
+    text: str, place: str, says: str, hint: str
+) -> None:
+    error = refused(text)
+    assert str(error).startswith(f"f.yml:{place}: ")
+    assert says in str(error)
+    assert hint in error.hint
 
 
 def test_rows_after_an_empty_list_get_the_hint_to_delete_it() -> None:
@@ -182,6 +214,12 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         read_yaml(tmp_path / "absent.yml")
     with pytest.raises(CompositionError, match="Is a directory"):
         read_yaml(tmp_path)
+    with pytest.raises(CompositionError, match="Not a directory"):
+        read_yaml(write(tmp_path / "file", "[]") / "f.yml", missing_ok=True)
+    with pytest.raises(CompositionError, match="null byte"):
+        read_yaml(tmp_path / "a\0b")
+    with pytest.raises(CompositionError, match="/dev/zero:1:1: the file is larger than 1048576 bytes"):
+        read_yaml(Path("/dev/zero"))
     assert read_yaml(tmp_path / "absent.yml", missing_ok=True) is None
 
 

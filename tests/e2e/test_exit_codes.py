@@ -68,7 +68,7 @@ def test_wrong_command_line_of_the_app_is_2_and_does_nothing(
 def test_wrong_command_line_of_the_launcher_is_2(space: Workspace, words: list[str]) -> None:
     done = space.run(*words)
     assert (done.code, done.stdout) == (2, "")
-    assert done.errors[0].startswith("dsh: ") and done.errors[1].startswith("hint: ")
+    assert done.errors[0].startswith("error: ") and done.errors[1].startswith("hint: ")
 
 
 def test_help_of_the_app_starts_nothing(space: Workspace, answering: Answering) -> None:
@@ -157,4 +157,4 @@ def test_directory_that_is_not_there_is_2(space: Workspace) -> None:
     for words in (["-C", "nope", "--profile", "headless", "x"], ["run", "x", "-C", "nope"]):
         done = space.run(*words)
         assert (done.code, done.stdout) == (2, "")
-        assert done.stderr == "dsh: cannot work in 'nope': No such file or directory\n"
+        assert done.stderr == "error: cannot work in 'nope': No such file or directory\n"

@@ -21,6 +21,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
     inner: Inner = msgspec.field(default_factory=Inner)
     maybe: str | None = "set"
     rows: list[Inner] = msgspec.field(default_factory=list)
+    by_name: dict[str, Inner] = msgspec.field(default_factory=dict)
 
 
 def test_defaults_materialise_at_every_depth() -> None:
@@ -60,6 +61,9 @@ def test_required_is_reported_also_for_null(raw: Any) -> None:
         ({"inner": {"dep": 1}}, "unknown key 'dep'", "inner"),
         ({"nope": 1}, "unknown key 'nope'", ""),
         ({"ratio": "x"}, "expected number but got string", "ratio"),
+        ({"mode": "c"}, "expected a | b", "mode"),
+        ({"byName": {"x": {"deepValue": "y"}}}, "expected integer but got string", "byName.*.deepValue"),
+        ({"byName": {"x": {"dep": 1}}}, "unknown key 'dep'", "byName.*"),
     ],
 )
 def test_the_first_problem_is_named_with_its_place(raw: dict[str, Any], problem: str, path: str) -> None:
@@ -70,8 +74,34 @@ def test_the_first_problem_is_named_with_its_place(raw: dict[str, Any], problem:
     assert caught.value.exit_code == 3
 
 
-def test_values_are_never_printed() -> None:
+@pytest.mark.parametrize("key", ["maxCount", "mode", "names", "rows"])
+def test_values_are_never_printed(key: str) -> None:
     with pytest.raises(ValidationError) as caught:
-        resolve_config(Config, {"requiredWord": "w", "maxCount": "sk-secret", "mode": "a"})
+        resolve_config(Config, {"requiredWord": "w", key: "sk-secret"})
 
-    assert "sk-secret" not in str(caught.value)
+    assert "sk-secret" not in str(caught.value) + caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("raw", "hint"),
+    [
+        ({"inner": {"deepvalue": 1}}, "did you mean 'deepValue'?"),
+        ({"byName": {"x": {"zzz": 1}}}, "known keys: deepValue"),
+        ({"max_count": 1}, "did you mean 'maxCount'?"),
+    ],
+)
+def test_an_unknown_key_is_answered_with_those_that_are_known(raw: dict[str, Any], hint: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        resolve_config(Config, {"requiredWord": "w", **raw})
+
+    assert caught.value.hint == hint
+
+
+def test_a_row_without_options_says_so() -> None:
+    class Nothing(msgspec.Struct, forbid_unknown_fields=True):
+        pass
+
+    with pytest.raises(ValidationError) as caught:
+        resolve_config(Nothing, {"k": 1})
+
+    assert caught.value.hint == "there are no keys"

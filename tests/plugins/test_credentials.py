@@ -1,5 +1,6 @@
 """Tests of the credentials row: order of sources, strict document, nothing of a value in a message."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -101,15 +102,21 @@ async def test_document_that_others_may_touch_is_refused_before_it_is_parsed(
         ("refs: {}\n", "version must be 1"),
         ("version: 2\n", ":1:10: version must be 1"),
         ("version: true\n", "version must be 1"),
-        ("version: 1\nkeys: {}\n", ":2:1: unknown key 'keys'"),
+        ("version: 1\nkeys: {}\n", ":2:1: unknown key; known are records, refs, version"),
         ("version: 1\nrefs: [a]\n", "refs must be a mapping"),
         ("version: 1\nrefs:\n  K: 12345\n", ":3:6: K must be a string, not a number"),
         ("version: 1\nrefs:\n  K: ''\n", "K is empty"),
         ("version: 1\nrefs:\n  K: hush-1\n  K: hush-2\n", ":4:3: a key stands there twice"),
-        ("version: 1\nrefs:\n  a-b: hush\n", "'a-b' cannot be the name"),
+        ("version: 1\nrefs:\n  a-b: hush\n", ":3:3: a name is letters, digits and _ only"),
         ("version: 1\nrecords:\n  Bad: {kind: api-key}\n", "scope/id"),
+        ("version: 1\nrefs: {sk-hush: x}\n", ":2:8: a name is"),
+        ("sk-hush: x\n", ":1:1: unknown key"),
+        ("version: 1\nrecords: {sk-hush: {}}\n", ":2:11: a record"),
         ("version: 1\nrecords:\n  a/b: {kind: other}\n", "kind must be"),
-        ("version: 1\nrecords:\n  a/b: {kind: api-key, key: x, payload: y}\n", "unknown key 'payload'"),
+        (
+            "version: 1\nrecords:\n  a/b: {kind: api-key, key: x, payload: y}\n",
+            ":3:32: unknown key; known are env, key, kind",
+        ),
         ("version: 1\nrecords:\n  a/b: {kind: grant}\n", "needs a payload"),
         ("version: 1\nrefs: {K: hush\n", "cannot be read as YAML"),
         ("- hush\n", "the document must be a mapping"),
@@ -134,8 +141,24 @@ def test_document_without_references_has_none(text: str) -> None:
 @aio
 async def test_impossible_name_is_an_error(tmp_path: Path) -> None:
     _, found = await mounted(tmp_path)
-    with pytest.raises(CredentialError):
+    with pytest.raises(CredentialError) as caught:
         found.resolve("sk-123 456")
+    assert "sk-123" not in caught.value.message + caught.value.hint
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "link to a device"])
+@aio
+async def test_what_is_no_file_is_refused_and_never_waited_for(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / ".credentials.yaml"
+    match kind:
+        case "folder":
+            path.mkdir(mode=0o700)
+        case "pipe":
+            os.mkfifo(path, 0o600)
+        case _:
+            path.symlink_to("/dev/zero")
+    with pytest.raises(CredentialError, match=f"{path}: not a file"):
+        await mounted(tmp_path)
 
 
 @aio

@@ -1,0 +1,48 @@
+"""Mounts rows of YAML text on a kernel of the test's own."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from dsh.composition.compose import Composition
+from dsh.composition.loader import Facts, Loader
+from dsh.composition.patch import apply_layers
+from dsh.kernel import Context
+from tests.composition.layers import layer
+
+
+def composition(folder: Path, *texts: str) -> Composition:
+    layers = [layer(str(folder / f"layer{n}.yml"), text) for n, text in enumerate(texts)]
+    rows, warnings = apply_layers(layers)
+    return Composition("test", rows, layers, warnings)
+
+
+class Tree:
+    """A root context with a loader, disposed at the end."""
+
+    def __init__(self, folder: Path, env: dict[str, str] | None = None) -> None:
+        self.root = Context()
+        self.loader = Loader(self.root, Facts(folder / "home", "test", "/ws", env or {}))
+        self.folder = folder
+
+    async def __aenter__(self) -> "Tree":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.root.dispose()
+
+    async def load(self, *texts: str) -> list[str]:
+        await self.loader.load(composition(self.folder, *texts))
+        return [str(report) for report in self.loader.audit()]
+
+
+def rows(*rows: dict[str, Any]) -> str:
+    return json.dumps([{"insert": list(rows)}])
+
+
+def row(name: str, entry_id: str = "", **fields: Any) -> dict[str, Any]:
+    return {"id": entry_id or name, "name": f"./{name}.py", **fields}
+
+
+def group(entry_id: str, *children: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"id": entry_id, "name": "cordis:group", "group": True, "config": list(children), **fields}
