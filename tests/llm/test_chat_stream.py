@@ -112,6 +112,24 @@ def test_other_finish_reasons_fail_with_their_name_and_close_the_blocks(wire: st
     assert reason(chunks) == {"kind": "error", "failure": {"message": f"model stopped: {wire}", "code": code}}
 
 
+@pytest.mark.parametrize("wire", ["한국", "f" * 1_000_000, "  "])
+def test_a_finish_reason_that_makes_no_code_has_a_general_one(wire: str) -> None:
+    failure = reason(translate(delta(content="I can"), delta(wire)))["failure"]
+
+    assert failure["code"] == "UNKNOWN_FINISH_REASON"
+    assert len(failure["message"]) < 400
+
+
+def test_equal_short_deltas_are_held_once_and_long_ones_as_they_are() -> None:
+    """A long reply has few different tokens, and the log keeps every delta."""
+    long = "x" * 200
+    chunks = translate(*(delta(content=part) for part in ("a tok", long, "a tok", long)))
+    first, longer, second, _ = (chunk.text for chunk in chunks if isinstance(chunk, TextDelta))
+
+    assert first is second
+    assert longer == long
+
+
 @pytest.mark.parametrize(
     ("wire", "expected"),
     [

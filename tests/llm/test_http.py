@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from dsh.capabilities import http
-from dsh.capabilities.http import HttpClient, HttpError, host_of
+from dsh.capabilities.http import UNUSABLE_SETTINGS, HttpClient, HttpError, host_of
 from dsh.testing.mock_server import MockModelServer, MockOptions
 from tests.aio import aio
 
@@ -75,6 +75,64 @@ async def test_no_connection_is_an_error_of_ours(url: str) -> None:
     await client.aclose()
 
 
+async def refused(url: str) -> HttpError:
+    """What comes of a request that cannot reach its server."""
+    client = HttpClient()
+    with pytest.raises(HttpError) as caught:
+        await client.open("GET", url, headers={})
+    await client.aclose()
+    return caught.value
+
+
+@aio
+async def test_the_cause_is_told_in_the_words_of_the_system_with_a_remedy() -> None:
+    error = await refused("http://127.0.0.1:9/")
+    assert (error.message, error.code) == ("Connection refused", "")
+    assert error.hint == "check host and port"
+    assert "host name" in (await refused("http://no-such-host.invalid/")).hint
+
+
+@pytest.mark.parametrize(
+    ("proxy", "without", "shown"),
+    [
+        ("http://user:pa55@127.0.0.1:9/", "", "Connection refused (through the proxy 127.0.0.1:9)"),
+        ("127.0.0.1:9", "other.invalid", "Connection refused (through the proxy 127.0.0.1:9)"),
+        ("http://127.0.0.1:8", "127.0.0.1", "Connection refused"),
+    ],
+)
+@aio
+async def test_the_proxy_in_between_is_named_without_its_password(
+    monkeypatch: pytest.MonkeyPatch, proxy: str, without: str, shown: str
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", proxy)
+    monkeypatch.setenv("NO_PROXY", without)
+    assert (await refused("http://127.0.0.1:9/")).message == shown
+
+
+@aio
+async def test_a_closed_client_holds_no_connection() -> None:
+    gone = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+        assert await reader.read() == b""
+        writer.close()
+        gone.set()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        client = HttpClient()
+        stream = await client.open(
+            "GET", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", headers={}
+        )
+        assert await stream.read_all(100) == b"ok"
+        await stream.aclose()
+        assert not gone.is_set()
+        await client.aclose()
+        async with asyncio.timeout(5):
+            await gone.wait()
+
+
 @aio
 async def test_tls_needs_a_server_that_speaks_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "CONNECT_TIMEOUT_S", 0.1)
@@ -93,6 +151,7 @@ async def test_a_ca_file_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPa
         with pytest.raises(HttpError, match="CA store") as caught:
             await client.open("GET", "https://127.0.0.1:9/", headers={})
         assert "SSL_CERT_FILE" in caught.value.hint
+        assert caught.value.code == UNUSABLE_SETTINGS
     await client.aclose()
 
 
@@ -100,8 +159,9 @@ async def test_a_ca_file_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPa
 async def test_a_proxy_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "socks9://x")
     client = HttpClient()
-    with pytest.raises(HttpError, match="proxy"):
+    with pytest.raises(HttpError, match="proxy") as caught:
         await client.open("GET", "http://127.0.0.1:9/", headers={})
+    assert caught.value.code == UNUSABLE_SETTINGS
     await client.aclose()
 
 
@@ -117,7 +177,7 @@ async def test_a_client_that_was_only_warmed_leaves_nothing_behind() -> None:
 PROGRAM = """
 import asyncio, sys
 from dsh.capabilities import http
-from dsh.capabilities.http import HttpClient
+from dsh.capabilities.http import UNUSABLE_SETTINGS, HttpClient
 from dsh.testing.mock_server import MockModelServer
 
 async def main():
@@ -145,4 +205,5 @@ def test_a_url_is_shown_without_what_is_secret_in_it() -> None:
     assert host_of("https://user:pw@host:8443/v1?key=1#x") == "https://host:8443/v1"
     assert host_of("http://[::1]:80/v1") == "http://[::1]:80/v1"
     assert host_of("http://[broken") == "the configured base URL"
-    assert host_of("http://h:99999999/") == "the configured base URL"
+    for url in ("http://h:99999999/", "user:pw@host/v1", "ftp://user:pw@host/", "host", ""):
+        assert host_of(url) == "the configured base URL"
