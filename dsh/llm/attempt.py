@@ -23,6 +23,8 @@ from dsh.llm.wording import looks_like_html, page_text, presentable
 from dsh.session.chunk import Chunk
 
 DONE = b"[DONE]"
+MAX_BLANK_BYTES = 4096
+"""How much white space may stand before what tells a stream from a page or plain JSON."""
 MAX_ERROR_BODY_BYTES = 256 * 1024
 ERROR_BODY_S = 5.0
 """How long the body of an answer that is no stream is waited for; what it says only adds to the status."""
@@ -88,9 +90,10 @@ class ChatAttempt:
                 data = await self._read(stream, watchdog)
                 if head is not None and data:
                     head += data
-                    if not (start := head.lstrip(b"\xef\xbb\xbf \t\r\n")):
+                    start = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+                    if not start and len(head) < MAX_BLANK_BYTES:
                         continue
-                    if start[0] in b"{[<":
+                    if start and start in b"{[<":
                         raise await self._no_stream(head, stream, watchdog)
                     data, head = head, None
                 try:

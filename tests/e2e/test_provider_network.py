@@ -308,6 +308,11 @@ def test_an_event_of_16_mib_is_read(space: Workspace) -> None:
     assert (done.code, len(done.stdout)) == (0, (16 << 20) + 1)
 
 
+def test_blank_lines_before_a_stream_cost_nothing(space: Workspace) -> None:
+    with serving(streaming(*[b"\n" * (1 << 20)] * 20, delta("fine"), END)) as server:
+        assert ask(space, f"http://127.0.0.1:{server.port}").stdout == "fine\n"
+
+
 def test_an_event_without_end_is_cut_off(space: Workspace) -> None:
     with serving(streaming(*[b"x" * (1 << 20)] * 160)) as server:
         assert "larger than" in failed(ask(space, f"http://127.0.0.1:{server.port}"), "MALFORMED_RESPONSE")
