@@ -73,7 +73,7 @@ def run(words: Sequence[str]) -> int:
         answer = app(list(words), prog_name="dsh", standalone_mode=False)
         sys.stdout.flush()
     except SystemExit:  # how the library leaves when nobody reads its output
-        raise BrokenPipeError from None
+        raise unwritable(BrokenPipeError()) from None
     except OSError as error:
         raise unwritable(error) from error
     except Exception as error:

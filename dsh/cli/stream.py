@@ -72,7 +72,11 @@ def notice(text: str) -> None:
 
 
 def unwritable(error: OSError) -> Exception:
-    """What to raise when standard output cannot be written: a pipe nobody reads any more is no failure."""
+    """What to raise when standard output cannot be written: a pipe nobody reads any more is no failure.
+
+    What is still buffered for it is given up, or the interpreter would try it again at the very end.
+    """
+    sys.stdout = io.StringIO()
     if isinstance(error, BrokenPipeError):
         return error
     return DshError(f"standard output cannot be written: {error.strerror}")

@@ -5,6 +5,7 @@ that expressions read. Only when all of it holds are the rows mounted, all at on
 """
 
 import asyncio
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -13,6 +14,7 @@ from dsh.composition.audit import RowReport, not_active, not_loaded
 from dsh.composition.compose import Composition
 from dsh.composition.entry import Entry, with_hint
 from dsh.composition.include import included_rows
+from dsh.composition.profile import site_folder
 from dsh.composition.resolve import find_plugin
 from dsh.composition.row import GROUP, INCLUDE, Row, RowError
 from dsh.composition.value import Expr
@@ -70,6 +72,8 @@ class Loader(Service):
         Raises:
             BootError: a row cannot be imported or is wrong; then nothing was mounted.
         """
+        if (site := site_folder(self._facts.home, self._facts.profile)).is_dir():
+            sys.path.append(str(site))
         plan = _Plan(self, self._facts)
         roots = plan.entries_of(composition.rows, None)
         if plan.reports:

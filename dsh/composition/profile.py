@@ -27,8 +27,8 @@ class Profile(NamedTuple):
     bundles: list[str]
     requires: list[str]
     """Pip requirements of its own plugins."""
-    mark: Mark
-    """Where `bundles` is written."""
+    places: dict[str, Mark]
+    """Where each bundle's name is written."""
 
 
 def shipped(*segments: str) -> Path:
@@ -46,6 +46,11 @@ def shipped_names(kind: str) -> list[str]:
 def profile_folder(home: Path, name: str) -> Path:
     """Where a profile's own files are, if it has any."""
     return home / "profiles" / name
+
+
+def site_folder(home: Path, name: str) -> Path:
+    """Where the packages are that only this profile has. It comes last on the import path."""
+    return profile_folder(home, name) / "site"
 
 
 def known_profiles(home: Path) -> list[str]:
@@ -95,30 +100,34 @@ def read_profile(path: Path, name: str, default_bundles: list[str]) -> Profile:
     document = read_yaml(path)
     start = Mark(str(path), 1, 1)
     if document is None:
-        return Profile(name, default_bundles, [], start)
+        return Profile(name, default_bundles, [], {})
     if not isinstance(document, Map):
         raise RowError(f"a profile must be a mapping, found {type_name(document)}", start)
     for key in document:
         if key not in ("bundles", "requires"):
             known = "it holds bundles and requires"
             raise RowError(f"unknown key {key!r} in a profile", document.key_at(key), hint=known)
-    bundles = _names(document, "bundles") if document.get("bundles") is not None else default_bundles
-    return Profile(name, bundles, _names(document, "requires"), document.value_at("bundles"))
+    requires = list(_names(document, "requires"))
+    if document.get("bundles") is None:
+        return Profile(name, default_bundles, requires, {})
+    places = _names(document, "bundles")
+    return Profile(name, list(places), requires, places)
 
 
-def _names(document: Map, key: str) -> list[str]:
+def _names(document: Map, key: str) -> dict[str, Mark]:
+    """The names in a list, with the place of each."""
     value = document.get(key)
     if value is None:
-        return []
+        return {}
     if not isinstance(value, Seq):
         raise RowError(f"{key} must be a list of names, found {type_name(value)}", document.value_at(key))
-    seen: list[str] = []
+    seen: dict[str, Mark] = {}
     for n, item in enumerate(value):
         if not isinstance(item, str) or not item:
             raise RowError(f"{key} holds {type_name(item)}, not a name", value.item_at(n))
         if item in seen and key == "bundles":
-            raise RowError(f"bundle {item!r} stands twice", value.item_at(n))
-        seen.append(item)
+            raise RowError(f"{item!r} stands twice in {key}", value.item_at(n))
+        seen[item] = value.item_at(n)
     return seen
 
 
@@ -134,17 +143,25 @@ def check_profile_name(name: str) -> None:
         )
 
 
-def bundle_file(name: str, profile: Profile) -> Path:
-    """The patch file of a bundle. The installation's own bundles win over all others.
+def bundle_file(name: str, profile: Profile, home: Path) -> Path:
+    """The patch file of a bundle: a shipped one, else an installed package's, else one of the profile's own.
 
     Raises:
-        CompositionError: nobody ships a bundle of this name.
+        CompositionError: nobody brings a bundle of this name.
     """
     found = shipped("bundles", f"{name}.yml")
     if "/" not in name and "\\" not in name and _is_file(found):
         return found
-    hint = _among(name, "bundles", shipped_names("bundles"))
-    raise RowError(f"bundle {name!r} does not exist", profile.mark, hint=hint)
+    from dsh.composition.bundle import installed_bundle, installed_names
+
+    site = site_folder(home, profile.name)
+    if (installed := installed_bundle(name, site)) is not None:
+        return installed
+    hint = _among(name, "bundles", [*shipped_names("bundles"), *installed_names(site)])
+    problem = f"bundle {name!r} does not exist"
+    if (place := profile.places.get(name)) is not None:
+        raise RowError(problem, place, hint=hint)
+    raise CompositionError(problem, hint=hint)
 
 
 def read_layer(path: Path, label: str, warnings: list[Warned], *, missing_ok: bool = False) -> Layer:
@@ -166,7 +183,7 @@ def read_layers(
     profile or home that is absent is no layer, nor is one that holds nothing but comments.
     """
     warnings: list[Warned] = []
-    layers = [read_layer(bundle_file(name, profile), name, warnings) for name in profile.bundles]
+    layers = [read_layer(bundle_file(name, profile, home), name, warnings) for name in profile.bundles]
     if not default_only:
         folder = profile_folder(home, profile.name)
         for path in (folder / PATCH_FILE, home / PATCH_FILE):

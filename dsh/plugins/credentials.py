@@ -6,6 +6,7 @@ a value, nor a name that nobody checked: it may be a key in the wrong place.
 
 import re
 import stat
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from dsh.kernel import Context
 FILE = ".credentials.yaml"
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _REF = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_TOP = frozenset(["version", "refs", "records"])
 _RECORD = re.compile(r"[a-z][a-z0-9-]*/[a-z][a-z0-9-]*\Z")
 _BELOW: tuple[tuple[EnvSource, CredentialSource], ...] = (
     ("project-env", "project-env"),
@@ -113,6 +115,8 @@ class Store:
 def read_document(data: bytes, file: str) -> dict[str, str]:
     """The values under `refs` of a credentials document; an empty document has none.
 
+    A flat mapping of names to keys, which early versions of the original wrote, is read as it is.
+
     Raises:
         CredentialError: the document is not exactly of the known form. Names key and place, no value.
     """
@@ -123,7 +127,16 @@ def read_document(data: bytes, file: str) -> dict[str, str]:
         raise CredentialError(f"{error.mark}: {what}") from None
     if document is None:
         return {}
-    top = _mapping(document, "the document", Mark(file, 1, 1), known={"version", "refs", "records"})
+    if (
+        isinstance(document, Map)
+        and document
+        and all(map(_REF.match, document))
+        and _TOP.isdisjoint(document)
+    ):
+        for name in document:
+            _text(document, name)
+        return dict(document)
+    top = _mapping(document, "the document", Mark(file, 1, 1), known=_TOP)
     if top.get("version") != 1 or isinstance(top["version"], bool):
         raise CredentialError(f"{top.value_at('version')}: version must be 1")
     refs = _mapping(top.get("refs", Map(top.mark)), "refs", top.value_at("refs"))
@@ -155,7 +168,7 @@ def _check_record(record: Map) -> None:
     _known(record, known)
 
 
-def _mapping(value: Any, what: str, mark: Mark, *, known: set[str] | None = None) -> Map:
+def _mapping(value: Any, what: str, mark: Mark, *, known: Collection[str] | None = None) -> Map:
     if not isinstance(value, Map):
         raise CredentialError(f"{mark}: {what} must be a mapping, not {type_name(value)}")
     if known is not None:
@@ -163,7 +176,7 @@ def _mapping(value: Any, what: str, mark: Mark, *, known: set[str] | None = None
     return value
 
 
-def _known(mapping: Map, known: set[str]) -> None:
+def _known(mapping: Map, known: Collection[str]) -> None:
     for key in mapping:
         if key not in known:
             raise CredentialError(

@@ -11,6 +11,9 @@ from dsh.capabilities.launch import APP_EXIT, APP_OUTPUT, CMDLINE_ARGS, AppOutpu
 from dsh.errors import UsageError
 from dsh.kernel import Context
 
+PIPE_CLOSED = 141
+"""What a command exits with when nobody reads its help any more."""
+
 inject = [CMDLINE_ARGS, APP_EXIT, APP_OUTPUT]
 
 
@@ -39,6 +42,8 @@ def _told(output: AppOutput) -> int:
     """Print the help; answers the exit code."""
     try:
         output.answer(USAGE)
+    except BrokenPipeError:
+        return PIPE_CLOSED
     except OSError as error:
         output.notice(f"dsh: standard output cannot be written: {error.strerror}")
         return 1

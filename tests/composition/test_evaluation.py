@@ -1,6 +1,7 @@
 """Evaluation of expressions: values, absent values, limits, hostile texts."""
 
 import resource
+import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -154,6 +155,43 @@ def test_what_is_not_possible_is_an_error_with_its_place_in_bounded_time(text: s
     assert str(caught.value).startswith("/bundles/x/f.yml:1:1: !expr ")
     assert time.monotonic() - started < 3
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000
+
+
+HOSTILE = [
+    "9**9**9", "'a' * 10**18", "[0] * 10**18", "['a' * 100000] * 100000", "'%9999999999d' % 1",
+    "[['a' * 100000] * 100] * 100 == [['a' * 100000] * 100] * 100", "json('[' * 100000)",
+    "json('1' * 100000)", "[[[[0] * 1000] * 1000] * 1000] * 1000", "home('a' * 100000) * 100000",
+    " or ".join(["[[0] * 1000] * 190 == [[1] * 1000] * 190"] * 45),
+    " and ".join(["json('[' + '1,' * 49000 + '1]')"] * 55),
+]  # fmt: skip
+UNDER_A_LIMIT = """
+import resource, sys
+from pathlib import Path
+from dsh.composition.evaluation import Scope, evaluate
+from dsh.composition.expr import ExpressionError
+from dsh.composition.value import Expr, Mark
+used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 64 * 1024 * 1024,) * 2)
+scope = Scope(env={}, cwd="/", profile="p", home=Path("/h"), ctx=None)
+try:
+    evaluate(Expr(sys.argv[1], Mark("f.yml", 1, 1)), scope)
+except ExpressionError:
+    pass
+"""
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_texts_are_harmless_in_64_mib_and_a_few_seconds(text: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", UNDER_A_LIMIT, text], capture_output=True, text=True, timeout=10
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_half_a_surrogate_pair_is_no_result_but_undecodable_bytes_of_a_variable_are_kept() -> None:
+    with pytest.raises(ExpressionError, match="half of a surrogate pair"):
+        value("json(env.A)", {"A": '"\\ud83d"'})
+    assert value("env.A + '/x'", {"A": "caf\udce9"}) == "caf\udce9/x"
 
 
 def test_a_missing_variable_is_named() -> None:

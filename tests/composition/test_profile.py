@@ -99,7 +99,7 @@ def test_a_name_that_no_file_can_have_is_unknown_like_any_other(tmp_path: Path) 
     with pytest.raises(CompositionError, match="does not exist"):
         find_profile("x" * 300, tmp_path)
     manifest = write(tmp_path / "profiles/mine/profile.yml", f"bundles: [{'x' * 300}]")
-    with pytest.raises(CompositionError, match=f"{manifest}:1:10: bundle 'x+' does not exist"):
+    with pytest.raises(CompositionError, match=f"{manifest}:1:11: bundle 'x+' does not exist"):
         compose("mine", [], tmp_path)
 
 
@@ -138,10 +138,10 @@ def test_a_manifest_without_bundles_means_the_shipped_list_or_none(tmp_path: Pat
         ("bundle: [base]", ":1:1: unknown key 'bundle'"),
         ("bundles: base", ":1:10: bundles must be a list of names, found a string"),
         ("bundles: [base, 1]", ":1:17: bundles holds a number"),
-        ("bundles: [base, base]", ":1:17: bundle 'base' stands twice"),
+        ("bundles: [base, base]", ":1:17: 'base' stands twice in bundles"),
         ("[base]", ":1:1: a profile must be a mapping, found a list"),
-        ("bundles: [base, ghost]", ":1:10: bundle 'ghost' does not exist"),
-        ("bundles: [../base]", ":1:10: bundle '../base' does not exist"),
+        ("bundles: [base, ghost]", ":1:17: bundle 'ghost' does not exist"),
+        ("bundles: [../base]", ":1:11: bundle '../base' does not exist"),
     ],
 )
 def test_a_wrong_manifest_is_refused_with_its_place(tmp_path: Path, text: str, says: str) -> None:

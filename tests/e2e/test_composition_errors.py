@@ -109,7 +109,19 @@ def test_traceback_is_there_when_asked_for(space: Workspace) -> None:
     assert "Traceback" in done.stderr and "one.py" in done.stderr
 
 
-@pytest.mark.parametrize("source", ["def apply(ctx: (", "import nowhere_to_be_found\n", "x = 1\n"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def apply(ctx: (",
+        "import nowhere_to_be_found\n",
+        "x = 1\n",
+        "import sys\nsys.exit(0)\n",
+        "class Own(BaseException): ...\nraise Own\n",
+        "raise KeyboardInterrupt\n",
+        "import asyncio\nraise asyncio.CancelledError\n",
+        "inject = 5\ndef apply(ctx): ...\n",
+    ],
+)
 def test_plugin_that_cannot_be_imported(space: Workspace, source: str) -> None:
     space.write("bad.py", source)
     space.write("p.yml", "- insert:\n    - {id: bad, name: ./bad.py}\n")
@@ -131,12 +143,45 @@ def test_profile_without_an_app_is_refused_instead_of_hanging(space: Workspace) 
 @pytest.mark.parametrize("mode", ["read-only", "workspace-write"])
 def test_chosen_confinement_that_does_not_exist_yet_is_refused(space: Workspace, mode: str) -> None:
     done = refused(space, "run", "x", DSH_PERMISSION_MODE=mode)
-    assert mode in done.stderr and "danger-full-access" in done.stderr
+    first, cause, rest = done.errors
+    assert first == "dsh: 1 entry did not activate:"
+    assert cause.startswith(f"sandbox-policy (sandbox-policy): mode '{mode}' cannot be kept")
+    assert "(set DSH_PERMISSION_MODE=danger-full-access" in cause
+    assert rest == (
+        "5 more wait for services that did not come: "
+        "permission, bash-sandbox, fs-sandbox (sandboxPolicy); tool-bash (shell); tool-fs (fs)"
+    )
+
+
+def test_a_mode_that_does_not_exist_is_answered_with_those_that_do(space: Workspace) -> None:
+    cause = refused(space, "run", "x", DSH_PERMISSION_MODE="hush").errors[1]
+    assert "bundles/headless.yml:" in cause
+    assert "expected read-only | workspace-write | danger-full-access (at mode)" in cause
+    assert "comes from !expr" in cause and "'DSH_PERMISSION_MODE'" in cause
+    assert "hush" not in cause
 
 
 @pytest.mark.parametrize("mode", ["code", "both"])
 def test_code_mode_is_refused(space: Workspace, mode: str) -> None:
     assert mode in refused(space, "run", "x", DSH_TOOLS_MODE=mode).stderr
+
+
+@pytest.mark.parametrize(
+    "config", ["{path: './a\\0b.yml'}", "{path: ./nope.yml}", "{path: ./work}", "{path: ./self.yml}", "{}"]
+)
+def test_an_include_of_nothing_is_named_with_its_place(space: Workspace, config: str) -> None:
+    space.write("self.yml", "- {id: c, name: 'cordis:include', config: {path: ./self.yml}}\n")
+    path = space.write("p.yml", f"- insert:\n    - {{id: i, name: 'cordis:include', config: {config}}}\n")
+    done = refused(space, "--profile", "headless", "--patch", "p.yml", "x")
+    assert f"{path}:2:" in done.stderr or "self.yml:1:" in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["file", "below a file"])
+def test_a_home_that_is_no_directory_is_named_once(space: Workspace, kind: str) -> None:
+    home = space.write("home", "") if kind == "file" else space.write("home", "") / "x"
+    for words in (["run", "x"], ["--dump-config"]):
+        done = refused(space, *words, DSH_HOME=str(home))
+        assert len(done.errors) == 2 and str(home) in done.errors[0] and "DSH_HOME" in done.errors[1]
 
 
 def test_env_file_may_not_set_what_only_the_caller_may(space: Workspace) -> None:

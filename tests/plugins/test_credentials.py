@@ -111,6 +111,9 @@ async def test_document_that_others_may_touch_is_refused_before_it_is_parsed(
         ("version: 1\nrecords:\n  Bad: {kind: api-key}\n", "scope/id"),
         ("version: 1\nrefs: {sk-hush: x}\n", ":2:8: a name is"),
         ("sk-hush: x\n", ":1:1: unknown key"),
+        ("A: ''\n", ":1:4: A is empty"),
+        ("A: {hush: 1}\n", ":1:4: A must be a string, not a mapping"),
+        ("A: x\nrefs: {}\n", ":1:1: unknown key"),
         ("version: 1\nrecords: {sk-hush: {}}\n", ":2:11: a record"),
         ("version: 1\nrecords:\n  a/b: {kind: other}\n", "kind must be"),
         (
@@ -136,6 +139,10 @@ def test_document_is_strict_and_messages_hold_no_value(text: str, words: str) ->
 )
 def test_document_without_references_has_none(text: str) -> None:
     assert read_document(text.encode(), "F") == {}
+
+
+def test_the_flat_form_of_early_versions_is_read() -> None:
+    assert read_document(b"# keys\nA: x\nB_2: 'y'\n", "F") == {"A": "x", "B_2": "y"}
 
 
 @aio
