@@ -9,8 +9,9 @@ from pathlib import Path
 
 import msgspec
 
+from dsh.capabilities.bounds import Amount, TimerMs
 from dsh.capabilities.shell import ShellRequest, ShellResult, StreamText
-from dsh.capabilities.subprocess import MAX_TIMER_MS, Captured, Collect, SpawnError, SpawnSpec, Subprocess
+from dsh.capabilities.subprocess import Captured, Collect, SpawnError, SpawnSpec, Subprocess
 from dsh.kernel import CancelToken
 
 PLAIN_TERMINAL = {"NO_COLOR": "1", "TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat"}
@@ -22,19 +23,13 @@ class ShellConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rena
 
     cwd: str | None = None
     """Where commands run that name no directory; unset: the working directory of the process."""
-    timeout_ms: int = 120_000
-    max_timeout_ms: int = 600_000
-    max_output_bytes: int = 64_000
+    timeout_ms: TimerMs = 120_000
+    max_timeout_ms: TimerMs = 600_000
+    max_output_bytes: Amount = 64_000
     """Kept of each stream; the tail is what the model sees."""
-    max_spill_bytes: int = 64 * 1024 * 1024
-    grace_ms: int = 3_000
+    max_spill_bytes: Amount = 64 * 1024 * 1024
+    grace_ms: TimerMs = 3_000
     """From SIGTERM to SIGKILL."""
-
-    def __post_init__(self) -> None:
-        for field in msgspec.structs.fields(self):
-            value = getattr(self, field.name)
-            if field.name != "cwd" and not 0 < value <= MAX_TIMER_MS:
-                raise ValueError(f"{field.encode_name} must be between 1 and {MAX_TIMER_MS}, got {value}")
 
 
 class LocalShell:

@@ -8,9 +8,6 @@ import msgspec
 from dsh.errors import DshError
 from dsh.kernel import CancelToken, ServiceKey
 
-MAX_TIMER_MS = 2_147_483_647
-"""The longest timer the original accepts; kept so that configurations stay interchangeable."""
-
 
 class SpawnError(DshError):
     """The process could not be started: no such program, no such directory, already cancelled."""

@@ -6,12 +6,11 @@ result is the timeout. A deadline further in or out counts as ordinary cancellat
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Annotated
 
 import msgspec
 
+from dsh.capabilities.bounds import TimerMs
 from dsh.kernel import CancelToken, Context
-from dsh.tools.definition import MAX_TIMEOUT_MS
 from dsh.tools.error import ToolTimeoutError
 from dsh.tools.event import TOOLS_EXECUTE
 from dsh.tools.execution import ToolExecution, ToolResult
@@ -24,7 +23,7 @@ inject = [TOOLS]
 class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
     """Options of the row."""
 
-    default_timeout_ms: Annotated[int, msgspec.Meta(ge=1, le=MAX_TIMEOUT_MS)] = 1_800_000
+    default_timeout_ms: TimerMs = 1_800_000
     """For tools that say nothing about a deadline; half an hour is beyond any build or test run."""
 
 

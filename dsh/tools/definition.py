@@ -18,7 +18,6 @@ Blocks = Sequence[Mapping[str, Any]]
 
 RESERVED_NAME = "run_code"
 """Belongs to Code Mode, in every mode."""
-MAX_TIMEOUT_MS = 2_147_483_647
 
 
 class Resources(msgspec.Struct, frozen=True):

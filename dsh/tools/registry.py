@@ -10,12 +10,12 @@ from typing import Any, Literal
 
 import msgspec
 
+from dsh.capabilities.bounds import MAX_TIMER_MS
 from dsh.errors import DshError
 from dsh.kernel import Context, Effect, Service, ServiceKey
 from dsh.session.error import JsonError
 from dsh.session.value import freeze
 from dsh.tools.definition import (
-    MAX_TIMEOUT_MS,
     RESERVED_NAME,
     Resources,
     ToolDefinition,
@@ -214,8 +214,8 @@ def _checked(found: Any) -> ToolDefinition:
     limit = found.timeout_ms
     if limit is not None and limit is not msgspec.UNSET:
         is_number = type(limit) in (int, float) and math.isfinite(limit)
-        if not is_number or not 0 < limit <= MAX_TIMEOUT_MS:
-            raise refuse(f"timeout_ms must be a number from 1 to {MAX_TIMEOUT_MS}, found {limit!r}")
+        if not is_number or not 0 < limit <= MAX_TIMER_MS:
+            raise refuse(f"timeout_ms must be a number from 1 to {MAX_TIMER_MS}, found {limit!r}")
     check_schema(found.output.schema, where=f"output of tool {found.name!r}")
     try:
         parameters = freeze(found.parameters, "parameters")

@@ -15,7 +15,7 @@ from dsh.capabilities.fs import CreateIfAbsent, FsError, FsWriteIntent, FsWriteO
 from dsh.capabilities.local_fs import publish as publishing
 from dsh.capabilities.local_fs.provider import FsConfig, LocalFileSystem
 from dsh.capabilities.local_fs.thread import Halt
-from dsh.kernel import CancelToken
+from dsh.kernel import CancelToken, ValidationError, resolve_config
 from tests.aio import aio
 
 
@@ -402,5 +402,5 @@ async def test_a_task_that_is_cancelled_waits_for_its_file_work(tmp_path: Path) 
 
 def test_the_options_are_checked() -> None:
     for value in (0, -1, 2**53):
-        with pytest.raises(ValueError, match="diffBasisMaxBytes"):
-            FsConfig(diff_basis_max_bytes=value)
+        with pytest.raises(ValidationError, match="diffBasisMaxBytes"):
+            resolve_config(FsConfig, {"diffBasisMaxBytes": value})

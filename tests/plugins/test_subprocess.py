@@ -390,6 +390,7 @@ async def test_who_waits_for_a_command_as_its_owner_takes_it_along(tmp_path: Pat
     async with service() as subprocess:
         process = subprocess.spawn(spec(f"echo $$ > {pid_file}; sleep 60"))
         owner = asyncio.ensure_future(process.finish())
+        await asyncio.sleep(0)
         leader = await until("the command runs", pid_file)
 
         owner.cancel()
@@ -407,6 +408,7 @@ def test_a_loop_that_goes_down_takes_its_children_along(tmp_path: Path) -> None:
         await ctx.plugin(row)
         process = ctx.use(SUBPROCESS).spawn(spec(f"trap '' TERM; echo $$ > {pid_file}; sleep 60; sleep 60"))
         waiting = asyncio.ensure_future(process.finish())
+        await asyncio.sleep(0)
         await until("the command runs", pid_file)
         assert not waiting.done()
         return process.pid

@@ -235,9 +235,7 @@ async def test_the_sandboxed_shell_never_runs_less_confined_than_asked(tmp_path:
         assert not (tmp_path / "x").exists()
 
 
-@pytest.mark.parametrize(
-    "options", [{"timeoutMs": 0}, {"graceMs": -1}, {"maxOutputBytes": 2**31}, {"tmeout": 1}]
-)
+@pytest.mark.parametrize("options", [{"timeoutMs": 0}, {"graceMs": -1}, {"maxOutputBytes": 0}, {"tmeout": 1}])
 @aio
 async def test_a_bad_option_fails_the_row(options: dict[str, Any]) -> None:
     ctx = Context()

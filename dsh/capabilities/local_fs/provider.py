@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
+from dsh.capabilities.bounds import Amount
 from dsh.capabilities.fs import (
     FsDirEntry,
     FsEditIntent,
@@ -40,20 +41,14 @@ from dsh.kernel import CancelToken
 
 T = TypeVar("T")
 
-MAX_SAFE_INTEGER = 2**53 - 1
-
 
 class FsConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
     """Options of the rows `fs-local` and `fs-sandbox`."""
 
     cwd: str | None = None
     """Where relative paths start that come without a directory; unset: the process's. No containment."""
-    diff_basis_max_bytes: int = 10 * 1024 * 1024
+    diff_basis_max_bytes: Amount = 10 * 1024 * 1024
     """An overwritten file is kept for a diff only where both texts are shorter than this."""
-
-    def __post_init__(self) -> None:
-        if not 0 < self.diff_basis_max_bytes <= MAX_SAFE_INTEGER:
-            raise ValueError(f"diffBasisMaxBytes must be a positive integer, got {self.diff_basis_max_bytes}")
 
 
 class LocalFileSystem:

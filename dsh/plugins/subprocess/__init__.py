@@ -13,7 +13,8 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
-from dsh.capabilities.subprocess import MAX_TIMER_MS, SUBPROCESS, SpawnError, SpawnSpec
+from dsh.capabilities.bounds import MAX_TIMER_MS
+from dsh.capabilities.subprocess import SUBPROCESS, SpawnError, SpawnSpec
 from dsh.kernel import Context, Service
 from dsh.plugins.subprocess.collector import SpillFolder
 from dsh.plugins.subprocess.process import Process
