@@ -30,6 +30,8 @@ class DshError(Exception):
         self.code = code
         """Stable upper-case name where one is specified, else empty."""
         self.hint = hint
+        self.is_told = False
+        """It has been shown to the person: who meets it again on its way has nothing to add."""
 
     def __str__(self) -> str:
         return self.message

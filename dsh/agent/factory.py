@@ -183,7 +183,9 @@ class _Making:
         try:
             await sessions.flush(agent.session)
         except Exception as error:
-            self._services.ctx.logger.error("session %s could not be flushed: %s", agent.id, error)
+            self._services.ctx.logger.error(
+                "session %s could not be flushed: %s", agent.id, error, exc_info=error
+            )
 
 
 def _check_options(options: AgentOptions) -> None:

@@ -4,16 +4,30 @@ import logging
 
 from dsh.cli.report import is_debug, one_line
 from dsh.cli.stream import notice
+from dsh.errors import DshError
 
 
 class Console(logging.Handler):
     """Prints `dsh: <message>`. Warnings and errors are visible by default."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print one record."""
+        """Print one record, unless it only passes on an error that was shown before."""
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not _is_news(error) and not is_debug():
+            return
         notice(f"dsh: {one_line(record.getMessage())}")
         if record.exc_info and is_debug():
             notice(logging.Formatter().formatException(record.exc_info))
+
+
+def _is_news(error: BaseException) -> bool:
+    """Whether there is something to show in an error, or a group of them; after that there is not."""
+    errors = error.exceptions if isinstance(error, BaseExceptionGroup) else (error,)
+    news = [one for one in errors if not (isinstance(one, DshError) and one.is_told)]
+    for one in news:
+        if isinstance(one, DshError):
+            one.is_told = True
+    return bool(news)
 
 
 def install() -> None:

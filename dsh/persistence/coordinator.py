@@ -167,8 +167,7 @@ class Coordinator:
         try:
             await live.flush()
         except Exception as error:
-            if not live.was_told:
-                _log.warning("session %s could not be stored at its end: %s", session_id, error)
+            _log.warning("the end of session %s was not stored: %s", session_id, error, exc_info=error)
             raise
         await self._chains.run(session_id, lambda: self._let_go(session_id))
         self._retiring.pop(session_id, None)

@@ -80,8 +80,11 @@ class SessionNotDurable(PersistenceError):
     def __init__(self, session_id: str, path: str, cause: OSError) -> None:
         self.session_id = session_id
         self.path = path
+        reason = cause.strerror or str(cause)
+        if cause.filename is not None and cause.filename != path:
+            reason = f"{cause.filename}: {reason}"
         super().__init__(
-            f"session {session_id!r} could not be stored in {path}: {cause.strerror or cause}",
+            f"session {session_id!r} could not be stored in {path}: {reason}",
             code="SESSION_NOT_DURABLE",
             hint="make room, or make the folder writable; what was stored before is intact",
         )

@@ -5,9 +5,8 @@ import logging
 
 from dsh.persistence.backend import Backend
 from dsh.persistence.chain import Chains, Worker
-from dsh.persistence.error import SessionNotDurable
+from dsh.persistence.error import PersistenceError, SessionNotDurable
 from dsh.persistence.write_behind import Scheduler, WriteBehind
-from dsh.persistence.writer import UncleanTail
 from dsh.session.chunk_row import entry_stop
 from dsh.session.log import Session
 
@@ -31,14 +30,14 @@ class LiveLog:
         self.cursor = 0
         self.attached: asyncio.Task[None] | None = None
         """Settles when storage has been compared with the session; None once it went well."""
-        self.was_told = False
-        """A warning was given that events are not stored."""
         self._backend = backend
         self._chains = chains
         self._worker = worker
         self.writes = WriteBehind(
-            self._write, self._is_dirty, delay_s, schedule=schedule, on_failure=self._failed
+            self._write, self._is_dirty, delay_s, schedule=schedule, on_trouble=self._warn
         )
+        self._trouble: PersistenceError | None = None
+        """What flushes have been raising since one last succeeded."""
 
     @property
     def is_unused(self) -> bool:
@@ -54,14 +53,24 @@ class LiveLog:
         """Wait until everything the session holds is durable.
 
         Raises:
-            PersistenceError: it is not; the events are kept, a later flush tries again.
+            PersistenceError: it is not; the events are kept, a later flush tries again. As long as nothing
+                else goes wrong it is the very same error, so that it can be told once.
         """
         try:
             await self._when_attached()
             await self.writes.flush()
         except OSError as error:
             path = self._backend.locate(self.session.header)
-            raise SessionNotDurable(self.session.id, str(path or self._backend.name), error) from error
+            told = SessionNotDurable(self.session.id, str(path or self._backend.name), error)
+            raise self._lasting(told) from error
+        except PersistenceError as error:
+            raise self._lasting(error) from None
+        self._trouble = None
+
+    def _lasting(self, error: PersistenceError) -> PersistenceError:
+        if self._trouble is None or str(self._trouble) != str(error):
+            self._trouble = error
+        return self._trouble
 
     def _is_dirty(self) -> bool:
         return self.session.length > self.cursor
@@ -80,18 +89,12 @@ class LiveLog:
         if entries:
             await self._worker.call(self._backend.append, self.session.header, entries)
             self.cursor = entry_stop(entries[-1])
-            self.was_told = False
 
-    def _failed(self, error: Exception, is_first: bool) -> bool:
-        can_retry = isinstance(error, OSError | UncleanTail)
-        if is_first:
-            self.was_told = True
-            waiting = self.session.length - self.cursor
-            _log.warning(
-                "session %s: %d events could not be stored: %s%s",
-                self.session.id,
-                waiting,
-                error,
-                "; trying again" if can_retry else "",
-            )
-        return can_retry
+    def _warn(self, error: Exception) -> None:
+        waiting = self.session.length - self.cursor
+        _log.warning(
+            "session %s: %d events could not be stored so far: %s; trying again",
+            self.session.id,
+            waiting,
+            error,
+        )

@@ -10,6 +10,8 @@ from typing import Protocol
 RETRY_FIRST_S = 1.0
 RETRY_LIMIT_S = 30.0
 """Waits between attempts after a failed background write double from the first to the limit."""
+TELL_AFTER_S = 2.0
+"""Failures that end sooner need no word: they ended by themselves, or a barrier told them to its caller."""
 
 
 class Timer(Protocol):
@@ -38,18 +40,19 @@ class WriteBehind:
         delay_s: float,
         *,
         schedule: Scheduler,
-        on_failure: Callable[[Exception, bool], bool],
+        on_trouble: Callable[[Exception], None],
     ) -> None:
         """`write` makes durable what is there when it starts; `is_dirty` says whether anything is left.
 
-        `on_failure` hears of each failed write, and whether it is the first of a row of them; it answers
-        whether trying again by itself can help.
+        `on_trouble` hears once of writes that have been failing for `TELL_AFTER_S`.
         """
         self._write = write
         self._is_dirty = is_dirty
         self._delay_s = delay_s
         self._schedule = schedule
-        self._on_failure = on_failure
+        self._on_trouble = on_trouble
+        self._alarm: Timer | None = None
+        """Set by the first of a row of failures."""
         self._timer: Timer | None = None
         self._is_paused = False
         """The timer is a retry's: the next event replaces it by an ordinary window."""
@@ -86,6 +89,7 @@ class WriteBehind:
         """Start nothing by itself any more; `flush` still works."""
         self._is_closed = True
         self._disarm()
+        self._calm()
 
     def _arm(self, delay_s: float, *, is_paused: bool) -> None:
         self._disarm()
@@ -109,7 +113,7 @@ class WriteBehind:
             while True:
                 self._is_due = False
                 await self._write()
-                self._failures = 0
+                self._succeeded()
                 if self._barrier is not None or not (self._is_due and self._is_dirty()):
                     return
         except Exception as error:
@@ -117,12 +121,24 @@ class WriteBehind:
         finally:
             self._running = None
 
+    def _succeeded(self) -> None:
+        self._failures = 0
+        self._calm()
+
     def _failed(self, error: Exception) -> None:
-        can_retry = self._on_failure(error, self._failures == 0)
         self._failures += 1
-        if can_retry and self._barrier is None and not self._is_closed:
+        if self._is_closed:
+            return
+        if self._failures == 1:
+            self._alarm = self._schedule(TELL_AFTER_S, lambda: self._on_trouble(error))
+        if self._barrier is None:
             wait_s = min(RETRY_FIRST_S * 2.0 ** (self._failures - 1), RETRY_LIMIT_S)
             self._arm(wait_s, is_paused=True)
+
+    def _calm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm = None
 
     async def _drain(self) -> None:
         try:
@@ -131,7 +147,7 @@ class WriteBehind:
                 await asyncio.wait((self._running,))
             while self._is_dirty():
                 await self._write()
-                self._failures = 0
+                self._succeeded()
         except Exception as error:
             self._barrier = None
             self._failed(error)

@@ -12,12 +12,15 @@ from dsh.persistence.files import Files, Identity
 
 
 class UncleanTail(PersistenceError):
-    """An append failed, and so did taking its bytes back. `identity` is the file before both."""
+    """An append failed, and so did taking its bytes back: the file may end in a torn record."""
 
     def __init__(self, path: Path, write: Exception, undo: Exception, written: int) -> None:
         self.written = written
         """At most so many bytes of the failed append may stand behind the known end."""
-        super().__init__(f"{path}: append failed ({write}), and so did cutting it off again ({undo})")
+        super().__init__(
+            f"{path}: append failed ({write}), and so did cutting it off again ({undo})",
+            code="SESSION_NOT_DURABLE",
+        )
 
 
 def make_dirs(files: Files, path: Path) -> None:

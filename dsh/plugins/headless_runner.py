@@ -188,11 +188,15 @@ class Run:
                     await waiting
 
     def _say(self, error: Exception) -> int:
+        text = " ".join(str(error).split()) or type(error).__name__
+        if not isinstance(error, DshError):
+            error = DshError(text)
         if self._interrupt is None:
-            self._output.notice(f"dsh: {' '.join(str(error).split()) or type(error).__name__}")
-            if isinstance(error, DshError) and error.hint:
+            error.is_told = True
+            self._output.notice(f"dsh: {error.code}: {text}" if error.code else f"dsh: {text}")
+            if error.hint:
                 self._output.notice(f"hint: {error.hint}")
-        return error.exit_code if isinstance(error, DshError) else FAILED
+        return error.exit_code
 
 
 def select_effort(ctx: Context, selection: ModelSelection) -> None:

@@ -12,6 +12,8 @@ from typing import IO, Any, NamedTuple
 
 import zstandard
 
+from dsh.persistence.layout import LOG_NAMES
+
 PROGRAM = (sys.executable, "-P", "-m", "dsh")
 """How the program is started: this interpreter, without the current folder on the import path."""
 KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT", "COVERAGE_PROCESS_START")
@@ -100,7 +102,7 @@ class Workspace:
 
     def logs(self) -> list[Path]:
         """The session logs in the home, by path."""
-        return sorted(self.home.glob("sessions/*/*/session.jsonl*"))
+        return sorted(path for name in LOG_NAMES.values() for path in self.home.glob(f"sessions/*/*/{name}"))
 
 
 def finish(process: "subprocess.Popen[bytes]", *, timeout_s: float = TIMEOUT_S) -> Finished:

@@ -22,6 +22,7 @@ from dsh.persistence.error import (
     SessionNotFound,
 )
 from dsh.persistence.jsonl import JsonlBackend
+from dsh.persistence.write_behind import TELL_AFTER_S
 from dsh.session.chunk import TextDelta
 from dsh.session.event import SessionEvent
 from dsh.session.header import SessionHeader
@@ -341,8 +342,10 @@ async def test_a_failed_write_keeps_the_events_and_a_later_flush_stores_them(
         store.appended(session)
         files.fail_at = len(files.calls) + 1
         await clock.advance(0.2)
-        await _until(lambda: "could not be stored" in caplog.text)
-        assert "trying again" in caplog.text
+        await _until(lambda: len(clock.pending) == 2)
+        assert caplog.text == ""
+        await clock.advance(TELL_AFTER_S)
+        assert "could not be stored" in caplog.text and "trying again" in caplog.text
 
         session.append("step/end", {"turn": 1, "step": 1})
         await store.flush(session)
@@ -483,8 +486,28 @@ async def test_a_retirement_that_failed_is_told_and_tried_again_at_the_end(
         with pytest.raises(SessionNotDurable, match="Input/output") as caught:
             await store.load("demo.1")
         assert caught.value.exit_code == 8
-        assert caplog.text.count("could not be stored") == 1
+        assert caplog.text.count("was not stored: session 'demo.1' could not be stored in") == 1
     assert len(await lines_of(tmp_path)) == 1
+
+
+@aio
+async def test_the_same_trouble_is_the_same_error_until_it_is_over(tmp_path: Path) -> None:
+    files = FaultyFiles(code=errno.ENOSPC)
+    async with opened(tmp_path, files=files, clock=ManualClock()) as store:
+        session = live()
+        session.append("turn/start", {"turn": 1})
+        raised: list[Exception] = []
+        for _ in range(3):
+            files.fail_at = len(files.calls)
+            for _ in range(2):
+                with pytest.raises(SessionNotDurable) as caught:
+                    await store.flush(session)
+                raised.append(caught.value)
+                files.fail_at = len(files.calls)
+            files.fail_at = None
+            await store.flush(session)
+            session.append("feedback/record", {"text": "more"})
+        assert [raised.index(error) for error in raised] == [0, 0, 2, 2, 4, 4]
 
 
 @aio

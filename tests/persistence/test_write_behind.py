@@ -1,10 +1,11 @@
 """The write policy of one session on a manual clock."""
 
 import asyncio
+import itertools
 
 import pytest
 
-from dsh.persistence.write_behind import RETRY_FIRST_S, RETRY_LIMIT_S, WriteBehind
+from dsh.persistence.write_behind import RETRY_FIRST_S, RETRY_LIMIT_S, TELL_AFTER_S, WriteBehind
 from tests.aio import aio
 from tests.persistence.clock import ManualClock, settle
 
@@ -21,10 +22,13 @@ class Store:
         self.batches: list[tuple[int, int]] = []
         self.gate: asyncio.Event | None = None
         self.failures: list[Exception] = []
-        self.told: list[bool] = []
-        self.can_retry = True
+        self.told: list[str] = []
         self.writes = WriteBehind(
-            self.write, lambda: self.log > self.stored, WINDOW_S, schedule=self.clock, on_failure=self.failed
+            self.write,
+            lambda: self.log > self.stored,
+            WINDOW_S,
+            schedule=self.clock,
+            on_trouble=lambda error: self.told.append(str(error)),
         )
 
     def append(self) -> None:
@@ -39,10 +43,6 @@ class Store:
             raise self.failures.pop(0)
         self.batches.append((self.stored, stop))
         self.stored = stop
-
-    def failed(self, error: Exception, is_first: bool) -> bool:
-        self.told.append(is_first)
-        return self.can_retry
 
 
 @aio
@@ -159,17 +159,56 @@ async def test_a_failed_background_write_is_tried_again_with_growing_waits() -> 
     store = Store()
     store.failures = [OSError("full")] * 8
     store.append()
-    await store.clock.advance(0.2)
+    attempts = []
+    while store.log > store.stored:
+        left = len(store.failures)
+        await store.clock.advance(0.1)
+        if len(store.failures) < left or store.batches:
+            attempts.append(store.clock.now)
 
-    waits = []
-    while store.clock.pending:
-        waits.append(store.clock.pending[0] - store.clock.now)
-        await store.clock.advance(waits[-1])
-
+    waits = [after - before for before, after in itertools.pairwise(attempts)]
     assert waits == [pytest.approx(s) for s in (1, 2, 4, 8, 16, 30, 30, 30)]
     assert (RETRY_FIRST_S, RETRY_LIMIT_S) == (1.0, 30.0)
     assert store.batches == [(0, 1)]
-    assert store.told == [True] + [False] * 7
+    assert store.clock.pending == []
+
+
+@aio
+async def test_trouble_is_told_once_and_only_when_it_lasts() -> None:
+    store = Store()
+    store.failures = [OSError("busy")]
+    store.append()
+    for seconds in (0.2, RETRY_FIRST_S, TELL_AFTER_S):
+        await store.clock.advance(seconds)
+    assert (store.told, store.batches) == ([], [(0, 1)])
+
+    for _ in range(2):
+        store.failures = [OSError("full")] * 3
+        store.append()
+        await store.clock.advance(0.2)
+        await store.clock.advance(TELL_AFTER_S - 0.1)
+        assert store.told == []
+        await store.clock.advance(0.1)
+        assert store.told == ["full"]
+        await store.clock.advance(30)
+        await store.clock.advance(30)
+        assert store.told == ["full"]
+        assert store.clock.pending == []
+        store.told.clear()
+
+
+@aio
+async def test_what_a_barrier_tells_its_caller_is_not_told_again_at_once() -> None:
+    store = Store()
+    store.failures = [OSError("full")]
+    store.append()
+    with pytest.raises(OSError, match="full"):
+        await store.writes.flush()
+    assert store.told == []
+
+    store.writes.close()
+    await store.clock.advance(60)
+    assert (store.told, store.batches) == ([], [])
 
 
 @aio
@@ -179,24 +218,11 @@ async def test_an_event_after_a_failure_opens_a_full_window_and_keeps_the_order(
     store.append()
     await store.clock.advance(0.2)
     store.append()
-    assert store.clock.pending == [pytest.approx(0.4)]
+    assert pytest.approx(0.4) in store.clock.pending
     store.append()
 
     await store.clock.advance(0.2)
     assert store.batches == [(0, 3)]
-
-
-@aio
-async def test_what_trying_again_cannot_help_waits_for_a_flush() -> None:
-    store = Store()
-    store.can_retry = False
-    store.failures = [RuntimeError("changed")]
-    store.append()
-    await store.clock.advance(0.2)
-    assert store.clock.pending == []
-
-    await store.writes.flush()
-    assert store.batches == [(0, 1)]
 
 
 @aio
