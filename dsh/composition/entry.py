@@ -1,6 +1,6 @@
 """One row on its way to the kernel: what it needs, what it became, and how it is."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from dsh.composition.audit import RowReport
@@ -10,7 +10,7 @@ from dsh.composition.row import Row, RowError
 from dsh.composition.value import Expr, Map, Mark, Seq
 from dsh.errors import DshError
 from dsh.kernel import Context, Fiber, FiberState
-from dsh.kernel.plugin import Runtime
+from dsh.kernel.root import Realm
 from dsh.kernel.schema import ValidationError
 
 UNINJECTED = frozenset(["cmdlineArgs"])
@@ -29,6 +29,8 @@ class Entry:
         self.is_disabled = False
         """By itself or by any group around it."""
         self.plugin: Any = None
+        self.injected: list[str] = []
+        """What the plugin itself asks for."""
         self.fiber: Fiber | None = None
         self.error: Exception | None = None
         """Why it could not be mounted at all."""
@@ -44,16 +46,16 @@ class Entry:
 
     @property
     def extra_inject(self) -> list[str]:
-        """Services that the row itself asks for. A map's values are no intercepts."""
-        return list(self.row.get("inject") or ())
+        """Services that only the row asks for. A map's values are no intercepts."""
+        return [name for name in self.row.get("inject") or () if name not in self.injected]
 
-    def check_services(self, runtime: Runtime) -> None:
+    def check_services(self) -> None:
         """Refuse an expression that reads a service nobody promised to wait for.
 
         Raises:
             CompositionError: names row, service and place.
         """
-        known = UNINJECTED.union(runtime.inject, self.extra_inject)
+        known = UNINJECTED.union(self.injected, self.extra_inject)
         for _, expr in find_expressions(self.row.config):
             for service in sorted(expr.checked.services - known):
                 raise RowError(
@@ -62,15 +64,15 @@ class Entry:
                     hint=f"add inject: [{service}] to the row",
                 )
 
-    def mount(self, ctx: Context, config: Any, runtime: Runtime, realm_of: Any) -> None:
+    def mount(self, ctx: Context, realm_of: Callable[[str, str | None], Realm]) -> None:
         """Make the row a fiber under `ctx`, in its own realms and with its own intercepts."""
         for service, label in (self.row.get("isolate") or {}).items():
             ctx = ctx.isolate(service, realm_of(service, None if label is True else label))
         for service, layer in (self.row.get("intercept") or {}).items():
             ctx = ctx.intercept(service, layer)
-        extra = [name for name in self.extra_inject if name not in runtime.inject]
+        config = None if self.row.carries_rows else self.row.config
         try:
-            self.fiber = ctx.plugin(self.plugin, config, name=self.row.name, inject=extra)
+            self.fiber = ctx.plugin(self.plugin, config, name=self.row.name, inject=self.extra_inject)
         except Exception as error:
             self.error = error
             return

@@ -33,7 +33,8 @@ FUNCTIONS = {
 _PLAIN_NODES: tuple[type[_ast.AST], ...] = (
     _ast.IfExp, _ast.BoolOp, _ast.And, _ast.Or, _ast.UnaryOp, _ast.Not, _ast.USub, _ast.BinOp, _ast.Add,
     _ast.Sub, _ast.Mult, _ast.Div, _ast.FloorDiv, _ast.Mod, _ast.Pow, _ast.Compare, _ast.Eq, _ast.NotEq,
-    _ast.Lt, _ast.LtE, _ast.Gt, _ast.GtE, _ast.In, _ast.NotIn, _ast.List, _ast.Dict, _ast.Load,
+    _ast.Lt, _ast.LtE, _ast.Gt, _ast.GtE, _ast.In, _ast.NotIn, _ast.Is, _ast.IsNot, _ast.List, _ast.Dict,
+    _ast.Load,
 )  # fmt: skip
 _CALLED = {
     _ast.Lambda: "lambda", _ast.ListComp: "a comprehension", _ast.SetComp: "a comprehension",
@@ -211,13 +212,9 @@ class _Walk:
 def _children(node: _ast.AST) -> Iterator[_ast.AST]:
     for field in node._fields:
         value = getattr(node, field, None)
-        if isinstance(value, _ast.AST):
-            if not isinstance(value, _ast.Is | _ast.IsNot):
-                yield value
-        elif isinstance(value, list):
-            yield from (
-                v for v in value if isinstance(v, _ast.AST) and not isinstance(v, _ast.Is | _ast.IsNot)
-            )
+        for child in value if isinstance(value, list) else (value,):
+            if isinstance(child, _ast.AST):
+                yield child
 
 
 def find_expressions(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Expr]]:

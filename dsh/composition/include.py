@@ -9,6 +9,8 @@ from dsh.composition.row import Patch, Row, RowError
 from dsh.composition.value import Map, Mark, Seq, type_name
 from dsh.composition.yaml import read_yaml
 
+MAX_FILES = 32
+"""How long a chain of includes may be."""
 EXTENSIONS = (".yml", ".yaml", ".json")
 _KEYS = ("path", "initial", "patches", "enableLogs")
 
@@ -42,6 +44,8 @@ def included_rows(row: Row, open_files: tuple[Path, ...], warn: Warn) -> tuple[P
         )
     if path in open_files:
         raise RowError(f"{path} includes itself", at)
+    if len(open_files) >= MAX_FILES:
+        raise RowError(f"more than {MAX_FILES} files include each other", at)
     if os.path.lexists(path):
         document = read_yaml(path)
         if document is None:

@@ -118,11 +118,8 @@ class Loader(Service):
             self._mount(child, ctx)
 
     def _mount(self, entry: Entry, ctx: Context) -> None:
-        if self._is_off(entry):
-            return
-        runtime = runtime_of(ctx.kernel.runtimes, entry.plugin, entry.row.name)
-        config = None if entry.row.carries_rows else entry.row.config
-        entry.mount(ctx, config, runtime, self._realm)
+        if not self._is_off(entry):
+            entry.mount(ctx, self._realm)
 
     @staticmethod
     def _is_off(entry: Entry) -> bool:
@@ -246,4 +243,5 @@ class _Plan:
             runtime = runtime_of(self._loader.owner_ctx.kernel.runtimes, entry.plugin, row.name)
         except KernelError as error:
             raise CompositionError(error.message) from error
-        entry.check_services(runtime)
+        entry.injected = list(runtime.inject)
+        entry.check_services()

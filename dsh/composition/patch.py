@@ -48,6 +48,8 @@ def apply_layers(layers: list[Layer]) -> tuple[list[Row], list[Warned]]:
     return tree.rows, tree.warnings
 
 
+MAX_GROUPS = 32
+"""How many groups inserts may put inside each other; a file of its own adds what its nesting allows."""
 _FRAMING = ("id", "name", "insert", "merge", "remove", "require", "before", "after")
 """Keys of a patch that are never assigned to a row."""
 
@@ -57,6 +59,8 @@ class _Place(NamedTuple):
     siblings: list[Row]
     top: Row
     """The top-level row that the row is, or is inside of."""
+    depth: int
+    """In how many groups it is."""
 
 
 class _Tree:
@@ -92,6 +96,7 @@ class _Tree:
             self._name_origin(row)
         target: list[Row] = self.rows
         top: Row | None = None
+        depth = 0
         if patch.get("id"):
             place = self._find(patch, "patch insert")
             if place is None:
@@ -99,13 +104,16 @@ class _Tree:
             if not place.row.is_group:
                 self._missed(patch, f"patch insert: entry {quoted(patch['id'])} is not a group")
                 return
+            depth = place.depth + 1
+            if depth > MAX_GROUPS:
+                raise RowError(f"more than {MAX_GROUPS} groups inside each other", patch.mark)
             self._note(place.top)
             if not isinstance(place.row.config, list):
                 place.row["config"] = []
             target, top = place.row["config"], place.top
         at = self._position(patch, target)
         target[at:at] = rows
-        self._visit(rows, target, top)
+        self._visit(rows, target, top, depth)
 
     def _position(self, patch: Patch, target: list[Row]) -> int:
         anchor = patch.get("before") or patch.get("after")
@@ -160,13 +168,13 @@ class _Tree:
 
     # -- where things are ------------------------------------------------------------------------
 
-    def _visit(self, rows: list[Row], siblings: list[Row], top: Row | None) -> None:
+    def _visit(self, rows: list[Row], siblings: list[Row], top: Row | None, depth: int) -> None:
         for row in rows:
             root = top or row
             if row.id is not None:
-                self._index[row.id] = _Place(row, siblings, root)
+                self._index[row.id] = _Place(row, siblings, root, depth)
             if row.is_group and isinstance(row.config, list):
-                self._visit(row.children, row.config, root)
+                self._visit(row.children, row.config, root, depth + 1)
 
     def _find(self, patch: Patch, what: str) -> _Place | None:
         place = self._index.get(patch["id"])
@@ -178,7 +186,8 @@ class _Tree:
 
     def _note(self, top: Row) -> None:
         """Remember what a top-level row looked like before this layer touched it."""
-        self._before.setdefault(id(top), (top, repr(top)))
+        if id(top) not in self._before:
+            self._before[id(top)] = (top, repr(top))
 
     def _name_origin(self, row: Row) -> None:
         row.origin = self._label

@@ -5,6 +5,8 @@ Everything is plain JSON data (`dict`, `list`, `str`, `int`, `float`, `bool`, `N
 
 from typing import Any, NamedTuple
 
+QUOTE_EXPRESSION = 'put the whole expression in double quotes: !expr "…"'
+"""The hint where YAML reads something else than the text of an expression."""
 MAX_SHOWN = 120
 """How many characters of an expression a message shows."""
 
@@ -18,6 +20,11 @@ class Mark(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}"
+
+    @classmethod
+    def of(cls, parsed: Any, file: str) -> "Mark":
+        """The place that a mark of the parser means, which counts from 0; without one the file's start."""
+        return cls(file, 1, 1) if parsed is None else cls(file, parsed.line + 1, parsed.column + 1)
 
 
 class Expr:

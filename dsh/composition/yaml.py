@@ -17,7 +17,7 @@ from ruamel.yaml.resolver import Resolver
 from ruamel.yaml.tag import Tag
 
 from dsh.composition.source import MAX_BYTES, read_bytes
-from dsh.composition.value import Expr, Map, Mark, Seq
+from dsh.composition.value import QUOTE_EXPRESSION, Expr, Map, Mark, Seq
 from dsh.errors import CompositionError
 
 MAX_DEPTH = 100
@@ -31,7 +31,6 @@ _INT = re.compile(r"[-+]?(?:0b[01]+|0o[0-7]+|0x[0-9a-fA-F]+|[0-9]+)\Z")
 _FLOAT = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\Z")
 _NOT_FINITE = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z")
 _BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-_QUOTE_IT = 'put the whole expression in double quotes: !expr "…"'
 _FLOW_COLON = ("found unexpected ':'", "did not find expected node content")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _QUOTE_TEXT = "quote it if text is meant"
@@ -117,7 +116,7 @@ def parse_yaml(data: bytes, file: str) -> Any:
         problem = explained(error, text, file)
         raise YamlError(problem.text, problem.mark, hint=problem.hint) from None
     except _TooDeep as error:
-        raise YamlError(f"nested more than {MAX_DEPTH} levels deep", _mark(error.mark, file)) from None
+        raise YamlError(f"nested more than {MAX_DEPTH} levels deep", Mark.of(error.mark, file)) from None
     except YAMLError:
         from dsh.composition.yaml_problem import bad_character
 
@@ -136,10 +135,6 @@ def _composed(text: str, *, pure: bool = False) -> Any:
         if pure or error.problem not in _FLOW_COLON:
             raise
     return _composed(text, pure=True)
-
-
-def _mark(mark: Any, file: str) -> Mark:
-    return Mark(file, mark.line + 1, mark.column + 1) if mark is not None else Mark(file, 1, 1)
 
 
 class _Construction:
@@ -203,7 +198,7 @@ class _Construction:
         if isinstance(key, str):
             return key
         if isinstance(key, Expr):
-            raise self._error(node, "a key cannot be an expression", hint=_QUOTE_IT)
+            raise self._error(node, "a key cannot be an expression", hint=QUOTE_EXPRESSION)
         if key is None or isinstance(key, bool):
             return "null" if key is None else str(key).lower()
         return str(key)
@@ -269,13 +264,15 @@ class _Construction:
             hint = f"write: !expr {ours}" if ours else "write a Python expression: !expr …"
             return self._error(node, f"!!js is not run here{row}; expressions are tagged !expr", hint=hint)
         if tag == "!expr":
-            return self._error(node, "a list or mapping follows !expr, which takes text", hint=_QUOTE_IT)
+            return self._error(
+                node, "a list or mapping follows !expr, which takes text", hint=QUOTE_EXPRESSION
+            )
         if tag in (_TAG + "null", _TAG + "bool", _TAG + "int", _TAG + "float"):
             return self._error(node, f"{node.value!r} does not fit its tag {shown}")
         return self._error(node, f"unknown tag {shown}")
 
     def _at(self, node: Any) -> Mark:
-        return _mark(node.start_mark, self._file)
+        return Mark.of(node.start_mark, self._file)
 
     def _error(self, node: Any, problem: str, *, hint: str = "") -> YamlError:
         return YamlError(problem, self._at(node), hint=hint)

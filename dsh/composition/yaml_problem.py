@@ -6,9 +6,8 @@ Loaded when there is something to tell. The parser's own words name its states, 
 import re
 from typing import Any, NamedTuple
 
-from dsh.composition.value import Mark
+from dsh.composition.value import QUOTE_EXPRESSION, Mark
 
-QUOTE_EXPRESSION = 'put the whole expression in double quotes: !expr "…"'
 _INDENT = "check the indentation"
 _KNOWN: tuple[tuple[str, str, str], ...] = (
     (
@@ -42,7 +41,7 @@ class Problem(NamedTuple):
 def explained(error: Any, text: str, file: str) -> Problem:
     """The mistake behind an error of the parser that knows its marks."""
     words = " ".join(str(error.problem or error.context or error).split())
-    mark = _mark(error.problem_mark or error.context_mark, file)
+    mark = Mark.of(error.problem_mark or error.context_mark, file)
     lines = text.split("\n")
     line = lines[mark.line - 1] if mark.line <= len(lines) else ""
     context = str(error.context or "")
@@ -60,9 +59,9 @@ def explained(error: Any, text: str, file: str) -> Problem:
     if "!expr" in line:
         return Problem(f"{words} after !expr", mark, QUOTE_EXPRESSION)
     if "quoted scalar" in context and "end of stream" in words:
-        return Problem("a quoted text starts here and never ends", _mark(error.context_mark, file))
+        return Problem("a quoted text starts here and never ends", Mark.of(error.context_mark, file))
     if "flow" in context and error.context_mark is not None:
-        opened = _mark(error.context_mark, file)
+        opened = Mark.of(error.context_mark, file)
         if opened != mark:
             kind = "list" if "sequence" in context else "mapping"
             expected = "`,` or `]`" if kind == "list" else "`,` or `}`"
@@ -84,7 +83,3 @@ def bad_character(text: str, file: str) -> Problem:
     before = text[: found.start()]
     mark = Mark(file, before.count("\n") + 1, len(before) - before.rfind("\n"))
     return Problem(f"the character U+{ord(found[0]):04X} is not allowed", mark)
-
-
-def _mark(mark: Any, file: str) -> Mark:
-    return Mark(file, mark.line + 1, mark.column + 1) if mark is not None else Mark(file, 1, 1)

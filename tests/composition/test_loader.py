@@ -359,6 +359,19 @@ async def test_an_include_mounts_another_file_s_rows_as_a_tree_of_its_own(
 
 
 @aio
+async def test_a_chain_of_includes_has_a_bound(folder: Path) -> None:
+    for n in range(40):
+        write(folder / f"{n}.yml", f"- {{id: i, name: cordis:include, config: {{path: {n + 1}.yml}}}}")
+    write(folder / "40.yml", "[]")
+    include = {"id": "i", "name": "cordis:include"}
+    async with Tree(folder) as tree:
+        assert await tree.load(rows({**include, "config": {"path": "10.yml"}})) == []
+    async with Tree(folder) as tree:
+        with pytest.raises(BootError, match="more than 32 files include each other"):
+            await tree.load(rows({**include, "config": {"path": "0.yml"}}))
+
+
+@aio
 async def test_only_groups_carry_rows(folder: Path) -> None:
     async with Tree(folder) as tree:
         with pytest.raises(BootError, match="only cordis:group carries rows"):

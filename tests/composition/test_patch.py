@@ -229,3 +229,12 @@ def test_merging_twice_is_merging_once(config: dict[str, Any], patch: dict[str, 
     base = json.dumps([{"insert": [{"id": "a", "name": "p", "config": config}]}])
     merge = json.dumps([{"id": "a", "merge": patch}])
     assert rows_of(base, merge) == rows_of(base, merge, merge)
+
+
+def test_groups_inside_each_other_have_a_bound() -> None:
+    group = "{id: g%d, name: cordis:group, group: true, config: []}"
+    texts = [f"- insert: [{group % 0}]"]
+    texts += [f"- {{id: g{n}, insert: [{group % (n + 1)}]}}" for n in range(33)]
+    with pytest.raises(CompositionError, match=r"layer33:1:3: more than 32 groups inside each other"):
+        rows_of(*texts)
+    assert rows_of(*texts[:-1])
