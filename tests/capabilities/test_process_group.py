@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from dsh.capabilities import process_group
 from dsh.capabilities.process_group import ProcessGroup
+from tests.process import is_gone
 
 Popen = subprocess.Popen[bytes]
 Start = Callable[..., Popen]
@@ -36,10 +36,7 @@ def start() -> Iterator[Start]:
 
 def zombie(process: Popen) -> None:
     """Wait until the child is dead, but leave it to be reaped."""
-    end = time.monotonic() + 5
-    while Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
-        assert time.monotonic() < end
-        time.sleep(0.005)
+    assert is_gone(process.pid)
 
 
 def test_a_running_child_is_alive_and_tracked_until_it_was_seen_gone(start: Start) -> None:

@@ -13,6 +13,7 @@ import pytest
 from dsh.testing.workspace import Finished, Workspace, finish, log_rows
 from tests.e2e.model import Model
 from tests.e2e.reply import bash, text
+from tests.process import is_gone
 
 Answering = Callable[..., Model]
 
@@ -38,24 +39,6 @@ def wait_for(path: Path, bound_s: float = 20) -> None:
     while not (path.exists() and (path.suffix != ".pid" or path.read_text().strip())):
         assert time.monotonic() < deadline, f"{path.name} did not appear"
         time.sleep(0.01)
-
-
-def is_running(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
-
-
-def is_gone(pid: int, bound_s: float = 2) -> bool:
-    """Whether the process ends within the bound: a kill takes effect a moment after it was sent."""
-    deadline = time.monotonic() + bound_s
-    while is_running(pid):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 def last_row(space: Workspace) -> dict[str, object]:

@@ -14,6 +14,7 @@ from dsh.capabilities.subprocess import SUBPROCESS, Collect, SpawnError, SpawnSp
 from dsh.kernel import CancelToken, Context
 from dsh.plugins import subprocess as row
 from tests.aio import aio
+from tests.process import is_running
 
 TINY = Collect(10)
 
@@ -51,14 +52,6 @@ def spec(
         env=env or {},
         signal=token,
     )
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 def group_is_alive(pgid: int) -> bool:
@@ -123,7 +116,7 @@ async def test_a_grandchild_of_the_group_dies_with_a_cancelled_command(tmp_path:
         token.cancel("stop")
         await process.done
 
-        assert not alive(grandchild)
+        assert not is_running(grandchild)
 
 
 @pytest.mark.parametrize(
@@ -159,9 +152,9 @@ async def test_what_runs_on_in_the_background_ends_with_the_service(tmp_path: Pa
         process = subprocess.spawn(spec(f"sleep 60 & echo $! > {pid_file}"))
         await process.done
         child = int(pid_file.read_text())
-        assert alive(child)
+        assert is_running(child)
 
-    assert not alive(child)
+    assert not is_running(child)
     assert tracked() == set()
 
 
@@ -381,7 +374,7 @@ async def test_terminating_while_the_pipes_drain_ends_the_background_too(tmp_pat
         status = await process.done
 
         assert (status.exit_code, status.left_running) == (0, False)
-        assert not alive(child)
+        assert not is_running(child)
 
 
 @aio
@@ -397,7 +390,7 @@ async def test_who_waits_for_a_command_as_its_owner_takes_it_along(tmp_path: Pat
         await asyncio.wait((owner,))
 
         assert (await process.done).signal == "SIGTERM"
-        assert not alive(leader)
+        assert not is_running(leader)
 
 
 def test_a_loop_that_goes_down_takes_its_children_along(tmp_path: Path) -> None:

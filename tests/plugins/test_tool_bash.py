@@ -169,6 +169,7 @@ async def test_processes_left_in_the_background_are_told() -> None:
     ("arguments", "message", "code"),
     [
         ({"command": " "}, "command must not be blank", None),
+        ({"command": "echo a\0b"}, "command must not hold a NUL character", None),
         ({"command": "true", "description": " "}, "description must not be blank", None),
         ({"command": "true", "timeoutMs": 0}, "timeoutMs must be a positive number, got 0", None),
         ({"command": "true", "workdir": "/no/such"}, "workdir '/no/such' is not a directory", None),
@@ -243,3 +244,26 @@ async def test_a_bad_option_fails_the_row(options: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         await ctx.plugin(bash_local, options)
     await ctx.dispose()
+
+
+@aio
+async def test_a_command_that_the_system_does_not_let_go_of_is_told() -> None:
+    async with machine() as ctx:
+        shell = ctx.get(SHELL)
+        assert shell is not None
+        stream = {"text": "", "truncated": False}
+        value = {
+            "kind": "foreground",
+            "exitCode": None,
+            "signal": None,
+            "timedOut": True,
+            "timeoutMs": 10,
+            "stdout": stream,
+            "stderr": stream,
+            "leftRunning": True,
+            "detached": False,
+        }
+
+        shown = tool_bash.Bash(ctx, shell).render({}, value)
+
+        assert shown == f"(no output)\n{tool_bash.UNKILLABLE_NOTE}\n[timed out after 10ms]"

@@ -20,7 +20,7 @@ _CODES: dict[int, tuple[FsErrorCode, str]] = {
 
 _KINDS = {
     stat.S_IFDIR: "a directory",
-    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFLNK: "a symbolic link that leads nowhere",
     stat.S_IFIFO: "a FIFO",
     stat.S_IFSOCK: "a socket",
     stat.S_IFCHR: "a character device",

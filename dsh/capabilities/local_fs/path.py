@@ -25,9 +25,9 @@ def checked(path: str) -> str:
     try:
         encoded = os.fsencode(path)
     except UnicodeEncodeError:
-        raise FsError("FS_NOT_FOUND", f'cannot resolve "{path!a}": no file can have this name') from None
+        raise FsError("FS_NOT_FOUND", f"cannot resolve {path!a}: no file can have this name") from None
     if b"\0" in encoded:
-        raise FsError("FS_NOT_FOUND", f'cannot resolve "{path!a}": a path cannot hold a NUL')
+        raise FsError("FS_NOT_FOUND", f"cannot resolve {path!a}: a path cannot hold a NUL")
     return path
 
 

@@ -22,7 +22,9 @@ FALLBACK_NOTE = (
 _COMMON = ("--no-config", "--no-ignore-messages")
 """A host's configuration could run programs, and a broken ignore file is nobody's error here."""
 
-_INVALID = re.compile(r"regex parse error|error parsing glob|is not allowed in a regex")
+_INVALID = re.compile(
+    r"regex parse error|error parsing glob|is not allowed in a regex|regex exceeds size limit"
+)
 _ONE_PLACE = re.compile(r"\(os error \d+\)$")
 _SHOWN_PROBLEMS = 5
 
