@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
@@ -64,7 +65,7 @@ class ShellEnvService(Service):
                         "not declare or which is no string"
                     )
                 values[name] = value
-        return dict(sorted(values.items()))
+        return MappingProxyType(dict(sorted(values.items())))
 
 
 def apply(ctx: Context, config: Config) -> None:

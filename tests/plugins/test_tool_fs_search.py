@@ -332,6 +332,7 @@ def test_a_partial_failure_keeps_the_result_and_is_told() -> None:
         (2, "rg: regex parse error:\n    (\n    ^\nerror: unclosed group", "SEARCH_INVALID_PATTERN"),
         (2, "rg: error parsing glob '{a': unclosed", "SEARCH_INVALID_PATTERN"),
         (2, 'rg: the literal "\\n" is not allowed in a regex', "SEARCH_INVALID_PATTERN"),
+        (2, "rg: compiled regex exceeds size limit of 104857600", "SEARCH_INVALID_PATTERN"),
         (2, "rg: unrecognized flag --no-config", "SEARCH_FAILED"),
         (2, "", "SEARCH_FAILED"),
         (101, "panicked", "SEARCH_FAILED"),

@@ -5,7 +5,7 @@ import errno
 import os
 import signal
 import subprocess
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import IO
 
 from dsh.capabilities.process_group import ProcessGroup
@@ -43,12 +43,21 @@ class Process:
         self._kill_at: float | None = None
         """When SIGKILL follows; set by `terminate`."""
         self._group_over = asyncio.Event()
-        self._read(self._popen.stdout, self.stdout)
-        self._read(self._popen.stderr, self.stderr)
-        if isinstance(spec.stdin, bytes):
-            self._write(self._popen.stdin, spec.stdin)
+        self._detach: Callable[[], None] | None = None
+        try:
+            self._read(self._popen.stdout, self.stdout)
+            self._read(self._popen.stderr, self.stderr)
+            if isinstance(spec.stdin, bytes):
+                self._write(self._popen.stdin, spec.stdin)
+        except OSError as error:
+            self.group.signal(signal.SIGKILL)
+            self._popen.wait()
+            self.group.leader_reaped = True
+            self._release()
+            raise SpawnError(f"cannot watch {spec.argv[0]!r}: {error.strerror}") from error
         self._outcome = self._loop.create_task(self._run(), name=f"process {self.pid}")
-        self._detach = spec.signal.on_cancel(lambda _: self.terminate()) if spec.signal else None
+        if spec.signal is not None:
+            self._detach = spec.signal.on_cancel(lambda _: self.terminate())
 
     @property
     def pid(self) -> int:
@@ -130,8 +139,8 @@ class Process:
         try:
             code = await self._leader_exit()
             await self._drain()
-        except asyncio.CancelledError:
-            self.group.signal(signal.SIGKILL)  # the loop is going down: nobody is left to wait for a grace
+        except BaseException:  # the loop is going down, say: nobody is left to wait for a grace period
+            self.group.signal(signal.SIGKILL)
             raise
         finally:
             is_held_outside = bool(self._reading) and not self.group.is_alive()
