@@ -48,6 +48,8 @@ class Outcome(NamedTuple):
     text: str
     reason: dict[str, Any] | None
     """The `turn/end` reason of the last turn; None where no turn ended."""
+    has_begun: bool = True
+    """Whether any turn was begun."""
 
 
 def fold_outcome(entries: Iterable[SessionEvent | ChunkRun]) -> Outcome:
@@ -61,19 +63,21 @@ def fold_outcome(entries: Iterable[SessionEvent | ChunkRun]) -> Outcome:
         if isinstance(entry, ChunkRun):
             continue
         if entry.type == "turn/start":
-            has_begun = True
+            has_begun, reason = True, None
         elif has_begun and entry.type == "assistant/message":
             blocks = entry.data["message"]["content"]
             text = "".join(block["text"] for block in blocks if block["type"] == "text") or text
         elif has_begun and entry.type == "turn/end":
             reason = entry.data["reason"]
-    return Outcome(text, reason)
+    return Outcome(text, reason, has_begun)
 
 
 def judge(outcome: Outcome) -> tuple[int, str | None]:
     """The exit code, and the line for standard error where there is something to say."""
     reason = outcome.reason
     if reason is None:
+        if outcome.has_begun:
+            return FAILED, "dsh: the turn has no end in the log"
         return FAILED, "dsh: the task was never taken up: no turn ran"
     match reason["kind"]:
         case "completed":

@@ -1,10 +1,16 @@
 """What a provider's prompt cache needs: the beginning of a request never changes without a reason (LS-11)."""
 
+import random
+import re
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
-from dsh.testing.workspace import Workspace
+import pytest
+
+from dsh.composition.profile import shipped
+from dsh.testing.workspace import Workspace, log_rows
 from tests.e2e.model import Model
 from tests.e2e.reply import bash, text
 
@@ -39,3 +45,35 @@ def test_sessions_in_one_folder_begin_alike_whatever_the_hash_seed(
     first, second, third = (fixed(body) for body in model.bodies())
     assert first == second == third
     assert first[0] and first[1]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_neither_the_order_of_rows_nor_the_home_shows_in_a_request(
+    space: Workspace, answering: Answering, tmp_path: Path, seed: int
+) -> None:
+    head, *rows = re.split(r"(?m)^(?=    - id: )", shipped("bundles", "base.yml").read_text())
+    random.Random(seed).shuffle(rows)
+    home = tmp_path / "another home"
+    folder = home / "profiles" / "mixed"
+    folder.mkdir(parents=True)
+    (folder / "profile.yml").write_text("bundles: []\n")
+    patch = head + "".join(rows) + shipped("bundles", "headless.yml").read_text()
+    (folder / "dsh.patch.yml").write_text(patch)
+
+    model = answering(text("ok"))
+    assert space.run("run", "x").code == 0
+    elsewhere = {"DSH_HOME": str(home), "HOME": str(home)}
+    assert space.run("--profile", "mixed", "x", env=elsewhere).code == 0
+    shipped_order, mixed_order = model.bodies()
+    assert fixed(shipped_order) == fixed(mixed_order)
+
+
+def test_the_first_header_is_complete_so_that_no_later_step_changes_it(
+    space: Workspace, answering: Answering
+) -> None:
+    answering(bash("echo 1", "c1"), bash("echo 2", "c2"), text("done"))
+    assert space.run("run", "x").code == 0
+    [log] = space.logs()
+    headers = [row["data"] for row in log_rows(log) if row["type"] == "request/header"]
+    assert [header["reason"] for header in headers] == ["initial"]
+    assert all(f"`{tool}`" in headers[0]["header"]["system"] for tool in ("bash", "read", "edit", "write"))

@@ -246,6 +246,32 @@ async def test_no_turn_at_all_is_a_failure() -> None:
 
 
 @aio
+async def test_a_last_turn_without_an_end_is_a_failure_whatever_the_one_before_was() -> None:
+    async def unclosed(agent: ScriptedAgent) -> None:
+        agent.turn(["fine"])
+        agent.session.append("turn/start", {"turn": 2})
+
+    deeds = await World(unclosed).run()
+    assert deeds[1:] == [
+        ("stdout", "fine\n"),
+        ("stderr", "dsh: the turn has no end in the log"),
+        ("exit", 1),
+    ]
+
+
+@aio
+async def test_a_run_whose_listeners_leak_a_cancellation_ends_as_a_failure() -> None:
+    world = World(turns(["x"]))
+
+    async def fail(owner: Context, request: CreateAgent) -> AgentHandle:
+        raise asyncio.CancelledError
+
+    world.factory.create = fail  # type: ignore[method-assign]
+    deeds = await world.run()
+    assert "the run raised CancelledError" in str(deeds[0]) and deeds[1:] == [("exit", 1)]
+
+
+@aio
 async def test_failure_of_the_factory_prints_nothing_on_standard_output() -> None:
     world = World(turns(["x"]))
 
