@@ -9,6 +9,6 @@ import sys
 if not sys.flags.safe_path:
     del sys.path[0]
 
-from dsh.cli.main import main
+from dsh.cli.entry import main
 
 sys.exit(main())

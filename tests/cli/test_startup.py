@@ -79,3 +79,20 @@ def test_dump_loads_the_pure_part_of_composition(flag: str) -> None:
     assert ours == LAUNCHER | COMPOSITION | {"dsh.cli.dump"}
     assert others - RUAMEL == set()
     assert standard & HEAVY == set()
+
+
+INTERRUPTED = """
+import sys
+class Interrupts:
+    def find_spec(self, name, path=None, target=None):
+        if name == "dsh.cli.argv":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupts())
+from dsh.cli.entry import main
+sys.exit(main())
+"""
+
+
+def test_an_interrupt_while_modules_are_loaded_is_no_traceback() -> None:
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=20)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
