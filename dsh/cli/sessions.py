@@ -8,6 +8,8 @@ import os
 import sys
 from pathlib import Path
 
+from dsh.cli.report import describe as in_words
+from dsh.cli.stream import notice
 from dsh.composition.home import home_path
 from dsh.errors import DshError
 from dsh.persistence.error import PersistenceError
@@ -23,14 +25,18 @@ AMBIGUOUS_SHOWN = 5
 def inspect(target: str, json_output: bool) -> int:
     """Print one log: as one JSON object, or as a few lines for people. Answers the exit code.
 
-    A log that cannot be opened is 1, with one line on standard error.
+    A log that cannot be opened is 1, with one line on standard error. What is left out at the end of a torn
+    one is told there too.
     """
     try:
         path = find_log(target, home_path() / "sessions")
         view = build_view(read_log(path))
     except (DshError, OSError) as error:
-        _complain(error)
+        notice(f"dsh: {in_words(error)}")
         return 1
+    if (torn := view.torn) is not None:
+        read = f"{torn.recovered or 'no'} events could be read"
+        notice(f"dsh: {path}: {torn.reason}; of {torn.dropped} bytes from byte {torn.keep} on {read}")
     out = encode(summary(view)) if json_output else describe(view, path).encode("utf-8", "backslashreplace")
     sys.stdout.buffer.write(out + b"\n")
     sys.stdout.buffer.flush()
@@ -78,10 +84,10 @@ def describe(view: LogView, path: Path) -> str:
     header = view.header
     last = view.event(view.length - 1).type if view.length else "none"
     lines = [
-        f"session   {header.id}",
+        f"session   {_shown(header.id)}",
         f"log       {path}",
-        f"cwd       {header.cwd or 'none'}",
-        f"events    {view.length}, the last is {last}",
+        f"cwd       {_shown(header.cwd or 'none')}",
+        f"events    {view.length}, the last is {_shown(last)}",
         f"messages  {len(view.derive_messages())}",
     ]
     if view.needs_repair:
@@ -89,9 +95,6 @@ def describe(view: LogView, path: Path) -> str:
     return "\n".join(lines)
 
 
-def _complain(error: Exception) -> None:
-    text = str(error)
-    if isinstance(error, OSError) and error.filename is not None:
-        text = f"{error.filename}: {error.strerror}"
-    text = text.replace("\n", " ")
-    sys.stderr.write(f"dsh: {text}\n")
+def _shown(text: str) -> str:
+    """Text of a log on one line of a terminal."""
+    return text if text.isprintable() else ascii(text)

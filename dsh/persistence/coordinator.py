@@ -1,7 +1,7 @@
 """The shared write path over a backend: order per id, ownership, repair before use, teardown.
 
-State per id: a live session's log, a reservation for resume, a session that is written without a live
-object, or a retirement under way; and views of cold sessions, kept while their file does not change.
+State per id: a live session's log, a reservation for resume, or a retirement under way; what nobody has live
+is in `cold.py`.
 """
 
 import asyncio
@@ -12,11 +12,12 @@ from pathlib import Path
 
 from dsh.persistence.backend import Backend, Listing, RawLog
 from dsh.persistence.chain import Chains, Worker
+from dsh.persistence.cold import ColdLogs
 from dsh.persistence.error import PersistenceError, SessionCollision, SessionNotFound
 from dsh.persistence.live import LiveLog
 from dsh.persistence.view import LogView, build_view, same_prefix
 from dsh.persistence.write_behind import Scheduler
-from dsh.session.chunk_row import ChunkRun, Entry, entry_stop
+from dsh.session.chunk_row import Entry
 from dsh.session.event import SessionEvent
 from dsh.session.header import SessionHeader, header_from_json
 from dsh.session.log import Session
@@ -25,15 +26,6 @@ _log = logging.getLogger("dsh.session-persistence")
 
 REPAIR_ROUNDS = 3
 """How often a cold log that changes under its repair is read again before that becomes an error."""
-
-
-class _Cold:
-    """A session that is written without a live object."""
-
-    __slots__ = ("cursor", "header")
-
-    def __init__(self, header: SessionHeader, cursor: int) -> None:
-        self.header, self.cursor = header, cursor
 
 
 class Reservation:
@@ -65,15 +57,13 @@ class Coordinator:
     ) -> None:
         self._backend = backend
         self._delay_s = delay_s
-        self._cached_views = cached_views
         self._schedule = schedule or asyncio.get_running_loop().call_later
         self._chains = Chains()
         self._worker = Worker()
+        self._cold = ColdLogs(backend, self._worker, cached_views=cached_views)
         self._live: dict[str, LiveLog] = {}
-        self._cold: dict[str, _Cold] = {}
         self._reserved: dict[str, Reservation] = {}
         self._retiring: dict[str, tuple[LiveLog, asyncio.Task[None]]] = {}
-        self._views: dict[str, tuple[str, LogView]] = {}
         self._is_leaving = False
         self._is_closed = False
 
@@ -173,8 +163,7 @@ class Coordinator:
         self._retiring.pop(session_id, None)
 
     async def _let_go(self, session_id: str) -> None:
-        self._cold.pop(session_id, None)
-        self._views.pop(session_id, None)
+        self._cold.forget(session_id)
         await self._worker.call(self._backend.release, session_id)
 
     async def _compare(self, live: LiveLog, earlier: "asyncio.Task[None] | None") -> None:
@@ -191,8 +180,8 @@ class Coordinator:
             SessionCollision: what is stored is not the beginning of this session.
         """
         session = live.session
-        cold = self._cold.pop(session.id, None)
-        if cold is not None and cold.header.cwd != session.header.cwd:
+        registered = self._cold.forget(session.id)
+        if registered is not None and registered.cwd != session.header.cwd:
             raise SessionCollision(session.id, "it was registered for another working directory")
         if await self._worker.call(self._backend.find, session.id) is None:
             return
@@ -227,80 +216,63 @@ class Coordinator:
         await self._chains.run(header.id, lambda: self._create(header))
 
     async def _create(self, header: SessionHeader) -> None:
-        if header.id in self._live or header.id in self._cold or header.id in self._reserved:
-            raise SessionCollision(header.id, "the id is in use")
-        if await self._worker.call(self._backend.find, header.id) is not None:
-            raise SessionCollision(header.id, "a session with this id is stored already")
-        self._cold[header.id] = _Cold(header, 0)
+        self._refuse_owned(header.id)
+        await self._cold.create(header)
 
     async def append(self, session_id: str, events: Sequence[Entry]) -> None:
         if events:
             await self._when_retired(session_id)
             await self._chains.run(session_id, lambda: self._append(session_id, tuple(events)))
 
-    async def _append(self, session_id: str, events: tuple[Entry, ...]) -> None:
+    async def _append(self, session_id: str, entries: tuple[Entry, ...]) -> None:
+        self._refuse_owned(session_id)
+        await self._cold.append(session_id, entries)
+
+    def _refuse_owned(self, session_id: str) -> None:
         if session_id in self._live or session_id in self._reserved:
             raise SessionCollision(session_id, "it is live, and only its own log is stored")
-        cold = self._cold.get(session_id)
-        if cold is None:
-            view = await self._repaired(session_id)
-            cold = _Cold(view.header, view.length)
-        expected = cold.cursor
-        for event in events:
-            seq = event.seq0 if isinstance(event, ChunkRun) else event.seq
-            if seq != expected:
-                raise PersistenceError(f"session {session_id!r}: expected seq {expected}, found {seq}")
-            expected = entry_stop(event)
-        self._views.pop(session_id, None)
-        try:
-            await self._worker.call(self._backend.append, cold.header, events)
-        finally:
-            await self._worker.call(self._backend.rest, session_id)
-        cold.cursor = expected
-        self._cold[session_id] = cold
 
     async def prepare(self, session_id: str) -> Reservation:
         await self._when_retired(session_id)
-        while (earlier := self._reserved.get(session_id)) is not None:
-            await earlier.over.wait()
-        return await self._chains.run(session_id, lambda: self._prepare(session_id))
+        while True:
+            while (earlier := self._reserved.get(session_id)) is not None:
+                await earlier.over.wait()
+            preparing = self._chains.start(session_id, lambda: self._prepare(session_id))
+            try:
+                made = await asyncio.shield(preparing)
+            except asyncio.CancelledError:
+                preparing.add_done_callback(self._give_back_late)
+                raise
+            if made is not None:
+                return made
 
-    async def _prepare(self, session_id: str) -> Reservation:
-        if session_id in self._live or session_id in self._reserved:
+    async def _prepare(self, session_id: str) -> Reservation | None:
+        """The reservation; None where somebody else got one first."""
+        if session_id in self._reserved:
+            return None
+        if session_id in self._live:
             raise SessionCollision(session_id, "it is live")
-        view = await self._repaired(session_id)
-        session = view.to_session()
-        reservation = Reservation(self, session, view.length)
+        view = await self._cold.repair(session_id)
+        reservation = Reservation(self, view.to_session(), view.length)
         self._reserved[session_id] = reservation
         return reservation
 
-    async def _repaired(self, session_id: str) -> LogView:
-        """Open a stored session for writing and write its repair. Validated whole before anything is cut.
-
-        Raises:
-            SessionNotFound, SessionBusy, SessionCorruption, SessionFormatUnsupported, OSError
-        """
-        self._cold.pop(session_id, None)
-        await self._worker.call(self._backend.release, session_id)
-        stored = await self._worker.call(self._backend.open, session_id)
-        if stored is None:
-            raise SessionNotFound(session_id)
-        try:
-            view = await self._worker.call(build_view, stored)
-            if view.needs_repair:
-                self._views.pop(session_id, None)
-                await self._worker.call(self._backend.repair, stored, view.closers, view.recovered)
-        except BaseException:
-            await self._worker.call(self._backend.release, session_id)
-            raise
-        return view
+    def _give_back_late(self, preparing: "asyncio.Task[Reservation | None]") -> None:
+        """Nobody waits any more for what was prepared."""
+        if not preparing.cancelled() and preparing.exception() is None:
+            made = preparing.result()
+            if made is not None:
+                self._chains.start(made.session.id, lambda: self._drop(made))
 
     async def give_back(self, reservation: Reservation) -> None:
         """End a reservation that was not used."""
+        await self._chains.run(reservation.session.id, lambda: self._drop(reservation))
+
+    async def _drop(self, reservation: Reservation) -> None:
         session_id = reservation.session.id
         if self._reserved.get(session_id) is reservation:
             del self._reserved[session_id]
-            await self._chains.run(session_id, lambda: self._let_go(session_id))
+            await self._let_go(session_id)
         reservation.over.set()
 
     async def load(self, session_id: str) -> LogView:
@@ -317,12 +289,11 @@ class Coordinator:
 
     async def _load(self, session_id: str) -> LogView:
         for _ in range(REPAIR_ROUNDS):
-            view = await self._inspect(session_id)
+            view = await self._cold.inspect(session_id)
             if not view.needs_repair:
                 return view
-            if session_id in self._reserved:
-                raise SessionCollision(session_id, "it is being resumed")
-            await self._repaired(session_id)
+            self._refuse_owned(session_id)
+            await self._cold.repair(session_id)
             await self._worker.call(self._backend.release, session_id)
         raise PersistenceError(f"session {session_id!r}: the log keeps changing")
 
@@ -330,35 +301,13 @@ class Coordinator:
         await self._when_retired(session_id)
         if (live := self._live.get(session_id)) is not None:
             return LogView(live.session.copy())
-        return await self._chains.run(session_id, lambda: self._inspect(session_id))
-
-    async def _inspect(self, session_id: str) -> LogView:
-        revision = await self._worker.call(self._backend.revision, session_id)
-        if revision is None:
-            raise SessionNotFound(session_id)
-        kept = self._views.pop(session_id, None)
-        if kept is None or kept[0] != revision:
-            stored = await self._worker.call(self._backend.load, session_id)
-            if stored is None:
-                raise SessionNotFound(session_id)
-            kept = stored.revision, await self._worker.call(build_view, stored)
-        self._views[session_id] = kept
-        while len(self._views) > self._cached_views:
-            del self._views[next(iter(self._views))]
-        return kept[1]
+        return await self._chains.run(session_id, lambda: self._cold.inspect(session_id))
 
     async def read_from(self, session_id: str, seq: int) -> tuple[SessionEvent, ...]:
         if type(seq) is not int or seq < 0:
             raise TypeError(f"a seq is an integer from 0, found {seq!r}")
         await self._when_retired(session_id)
-        return await self._chains.run(session_id, lambda: self._read_from(session_id, seq))
-
-    async def _read_from(self, session_id: str, seq: int) -> tuple[SessionEvent, ...]:
-        stored = await self._worker.call(self._backend.load, session_id)
-        if stored is None:
-            raise SessionNotFound(session_id)
-        view = await self._worker.call(build_view, stored)
-        return tuple(view.events(seq, view.stored_length))
+        return await self._chains.run(session_id, lambda: self._cold.read_from(session_id, seq))
 
     async def read_raw(self, session_id: str) -> RawLog:
         raw = await self._chains.run(

@@ -96,12 +96,7 @@ class _Reading:
         )
 
     def damaged(self, defect: Defect, offset: int) -> SessionCorruption:
-        return SessionCorruption(
-            f"{defect.reason}, and a finished turn stands behind it",
-            path=str(self.path),
-            line=defect.line,
-            offset=offset,
-        )
+        return SessionCorruption(defect.reason, path=str(self.path), line=defect.line, offset=offset)
 
 
 def _read_plain(path: Path, data: bytes, file: FileIO, found: os.stat_result) -> StoredLog:
@@ -175,7 +170,7 @@ def _in_frames(path: Path, defect: Defect, found: list[Frame], starts: list[int]
     """A defect in the text of complete frames, placed at the frame that holds its line."""
     frame = found[bisect.bisect_right(starts, defect.offset) - 1] if starts else found[0]
     return SessionCorruption(
-        f"{defect.reason} in a complete zstd frame", path=str(path), line=defect.line, offset=frame.start
+        f"in a complete zstd frame: {defect.reason}", path=str(path), line=defect.line, offset=frame.start
     )
 
 

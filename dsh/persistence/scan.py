@@ -1,15 +1,15 @@
 """From text to entries: the lines behind a header, in order, up to where the log stops being whole.
 
-A defect is damage if a `turn/end` stands on it or behind it; otherwise it begins a torn tail that repair
-may cut off (`spec/persistence.md` §6). The last line may lack its newline if it is a complete record
-(`design.md` §4.20).
+A defect is damage if a `turn/end` stands on it or behind it (or if it is nested too deeply, which no crash
+does); otherwise it begins a torn tail that repair may cut off (`spec/persistence.md` §6). The last line may
+lack its newline if it is a complete record (`design.md` §4.20).
 """
 
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from dsh.session.chunk_row import ChunkRun, is_row, row_to_run
-from dsh.session.error import SessionError
+from dsh.session.error import SessionError, TooDeep
 from dsh.session.value import JsonObject, decode_strict, safe_int
 
 Take: TypeAlias = Callable[[JsonObject | ChunkRun, bytes], None]
@@ -27,7 +27,7 @@ class Defect(NamedTuple):
 
 
 class DamagedText(Exception):
-    """A defect in front of a finished turn: nothing may be cut off there."""
+    """A defect that no crash explains: a finished turn stands behind it, or it is a complete record."""
 
     def __init__(self, defect: Defect) -> None:
         super().__init__(defect.reason)
@@ -56,7 +56,7 @@ class LineScanner:
         """Take the next piece of text.
 
         Raises:
-            DamagedText: a defect is followed by a finished turn.
+            DamagedText: nothing may be cut off at a defect.
         """
         at = 0
         while (end := text.find(b"\n", at)) >= 0:
@@ -68,7 +68,7 @@ class LineScanner:
                 self.lacks_newline = False
                 self.committed = stop
             else:
-                self._take(line, self._begin, stop)
+                self._take(line, self._begin, stop, is_complete=True)
             at, self._begin = end + 1, stop
         if at < len(text):
             self._parts.append(text[at:])
@@ -81,7 +81,7 @@ class LineScanner:
         self._line += 1
         begin, self._begin = self._begin, self.fed
         had_defect = self.defect is not None
-        self._take(self._joined(b""), begin, self.fed)
+        self._take(self._joined(b""), begin, self.fed, is_complete=False)
         if self.committed == self.fed:
             self.lacks_newline = True
         elif not had_defect:
@@ -99,13 +99,15 @@ class LineScanner:
         """Everything fed so far was accepted."""
         return self.committed == self.fed
 
-    def _take(self, line: bytes, begin: int, end: int) -> None:
+    def _take(self, line: bytes, begin: int, end: int, *, is_complete: bool) -> None:
         try:
             value = decode_strict(line)
             run = row_to_run(value) if is_row(value) else None
         except SessionError as error:
             if self.defect is None:
                 self.defect = Defect(f"unparsable record ({error})", self._line, begin)
+                if is_complete and isinstance(error, TooDeep):
+                    raise DamagedText(self.defect) from None
             return
         if self.defect is None:
             first = run.seq0 if run else safe_int(value.get("seq")) if type(value) is dict else None
@@ -117,4 +119,5 @@ class LineScanner:
             found = "no event" if first is None else f"seq {first}"
             self.defect = Defect(f"expected seq {self.next_seq}, found {found}", self._line, begin)
         if type(value) is dict and value.get("type") == "turn/end":
-            raise DamagedText(self.defect)
+            reason = f"{self.defect.reason}, and a finished turn stands behind it"
+            raise DamagedText(self.defect._replace(reason=reason))

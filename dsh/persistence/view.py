@@ -6,7 +6,7 @@ Pure: what is read becomes a view here, and nothing is written.
 from collections.abc import Iterator, Sequence
 
 from dsh.persistence.error import SessionCorruption, SessionFormatUnsupported
-from dsh.persistence.reader import StoredLog
+from dsh.persistence.reader import StoredLog, Torn
 from dsh.session.chunk_row import Entry
 from dsh.session.error import CorruptLog, SessionError, UnsupportedLog
 from dsh.session.event import SessionEvent
@@ -22,7 +22,7 @@ class LogView:
     The view of a stored log holds the closers that repair adds, and no `session/end-seed` for this reading.
     """
 
-    __slots__ = ("_session", "closers", "is_torn", "recovered", "stored_length")
+    __slots__ = ("_session", "closers", "recovered", "stored_length", "torn")
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class LogView:
         *,
         closers: Sequence[Entry] = (),
         recovered: Sequence[Entry] = (),
-        is_torn: bool = False,
+        torn: Torn | None = None,
     ) -> None:
         """`session` becomes the view's own: nobody else may append to it."""
         self._session = session
@@ -38,7 +38,8 @@ class LogView:
         """The last events of the view, which are not stored yet."""
         self.recovered = tuple(recovered)
         """Events read out of a torn tail; repair stores them again."""
-        self.is_torn = is_torn
+        self.torn = torn
+        """The tail that repair cuts off."""
         self.stored_length = session.length - len(self.closers)
         """How many events are stored; the closers come after them."""
 
@@ -54,7 +55,7 @@ class LogView:
     @property
     def needs_repair(self) -> bool:
         """The stored file would be changed by opening the session for writing."""
-        return self.is_torn or bool(self.closers)
+        return self.torn is not None or bool(self.closers)
 
     def entries(self, start: int = 0) -> list[Entry]:
         """Events from `start` on, packed runs left packed."""
@@ -114,9 +115,7 @@ def build_view(stored: StoredLog) -> LogView:
     if stored.torn is not None and stored.torn.recovered:
         recovered = restored.view.entries(stored.next_seq - stored.torn.recovered)
         recovered = recovered[: len(recovered) - added]
-    return LogView(
-        restored.view, closers=restored.closers, recovered=recovered, is_torn=stored.torn is not None
-    )
+    return LogView(restored.view, closers=restored.closers, recovered=recovered, torn=stored.torn)
 
 
 def _line(error: CorruptLog | UnsupportedLog) -> int:

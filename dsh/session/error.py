@@ -2,6 +2,7 @@
 
 SessionError
 ├── JsonError            text that is not strict JSON, or a value that is not lossless JSON
+│   └── TooDeep          JSON that is nested deeper than a log may be
 ├── InvalidHeader        a session header that breaks a rule of its field
 ├── InvalidEvent         an event that may not be in the log: envelope, payload shape, type, turn and step
 │   └── SurfaceError     an event that breaks a rule of the surface; `rule` is its number in the specification
@@ -21,6 +22,10 @@ class SessionError(DshError):
 
 class JsonError(SessionError, ValueError):
     """Text that is not strict JSON, or a value that JSON cannot hold without loss."""
+
+
+class TooDeep(JsonError):
+    """JSON that is nested deeper than a log may be, and perhaps deeper than it can be read."""
 
 
 class InvalidHeader(SessionError):

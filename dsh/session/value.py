@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import msgspec
 
-from dsh.session.error import JsonError
+from dsh.session.error import JsonError, TooDeep
 from dsh.unicode import valid
 
 JsonValue: TypeAlias = Any
@@ -169,6 +169,8 @@ def _fail(where: str, stack: list[_Frame], found: str, expected: str) -> NoRetur
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_MALFORMED = "JSON is malformed: "
+"""How the decoder begins the message that ours says in other words."""
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -189,17 +191,18 @@ def decode_strict(data: bytes | str) -> JsonValue:
     """The value of one JSON text. Duplicate keys: the last one counts; lone surrogate escapes are kept.
 
     Raises:
-        JsonError: NaN, Infinity, a byte-order mark, another encoding than UTF-8, a number out of range,
-            nesting that the reader cannot follow, or plainly no JSON.
+        JsonError: NaN, Infinity, a byte-order mark, another encoding than UTF-8, a number out of range, or
+            plainly no JSON.
+        TooDeep: nesting that the reader cannot follow.
     """
     try:
         return _decoder.decode(data)
     except RecursionError:
-        raise JsonError(f"JSON is nested more than {MAX_DEPTH} levels deep") from None
+        raise TooDeep(f"JSON is nested more than {MAX_DEPTH} levels deep") from None
     except msgspec.DecodeError as error:
         raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
         if not _SURROGATE_ESCAPE.search(raw):
-            raise JsonError(f"not JSON: {error}") from None
+            raise JsonError(f"not JSON: {str(error).removeprefix(_MALFORMED)}") from None
         return _decode_with_surrogates(raw)
 
 
@@ -212,7 +215,7 @@ def _decode_with_surrogates(data: bytes) -> JsonValue:
     try:
         return json.loads(data.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite)
     except RecursionError:
-        raise JsonError(f"JSON is nested more than {MAX_DEPTH} levels deep") from None
+        raise TooDeep(f"JSON is nested more than {MAX_DEPTH} levels deep") from None
     except ValueError as error:
         raise JsonError(f"not JSON: {error}") from None
 

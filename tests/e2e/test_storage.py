@@ -185,7 +185,7 @@ def test_a_disk_that_fills_up_ends_the_run_and_keeps_what_was_stored(
     assert len(model.bodies()) == 2
     (log,) = space.logs()
     view = view_of(log)
-    assert not view.is_torn
+    assert view.torn is None
     assert "tool/result" in [event.type for event in view.events(0, view.stored_length)]
     assert inspected(space, log)["lastType"] == "turn/end"
 

@@ -528,6 +528,55 @@ async def test_the_end_stores_every_live_session_and_gives_the_locks_back(tmp_pa
 
 
 @aio
+async def test_an_append_that_does_not_follow_gives_the_lock_back(tmp_path: Path) -> None:
+    store_text(tmp_path, TEXT)
+    async with opened(tmp_path) as store:
+        with pytest.raises(PersistenceError, match="expected seq 17, found 3"):
+            await store.append("demo.1", [event(3)])
+        with pytest.raises(PersistenceError, match="expected seq 18, found 19"):
+            await store.append("demo.1", [event(17), event(19)])
+
+        other = JsonlBackend(tmp_path)
+        assert other.open("demo.1") is not None
+        other.close()
+        await store.append("demo.1", [event(17)])
+        assert (await store.inspect("demo.1")).stored_length == 18
+
+
+@aio
+async def test_reservations_are_given_out_one_after_the_other(tmp_path: Path) -> None:
+    store_text(tmp_path, TEXT)
+    async with opened(tmp_path) as store:
+        first = await store.prepare("demo.1")
+        waiting = [asyncio.create_task(store.prepare("demo.1")) for _ in range(3)]
+        await settle()
+        assert not any(task.done() for task in waiting)
+
+        await first.release()
+        for _ in range(3):
+            done, pending = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            (task,) = done
+            waiting = list(pending)
+            await task.result().release()
+
+
+@aio
+async def test_a_preparation_that_nobody_waits_for_any_more_is_given_back(tmp_path: Path) -> None:
+    store_text(tmp_path, TEXT)
+    async with opened(tmp_path) as store:
+        waiting = asyncio.create_task(store.prepare("demo.1"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+        reservation = await store.prepare("demo.1")
+        assert reservation.session.length == 18
+        await reservation.release()
+
+
+@aio
 async def test_several_failures_at_the_end_come_as_one_group(tmp_path: Path) -> None:
     (tmp_path / "sessions").write_text("in the way")
     store = Coordinator(JsonlBackend(tmp_path / "sessions"), schedule=ManualClock())

@@ -130,6 +130,29 @@ def test_missing_files_and_folders_are_one_line_too(tmp_path: Path, run: Run) ->
         assert err.count("\n") == 1 and str(target) in err
 
 
+def test_what_is_left_out_at_the_end_of_a_torn_log_is_told(tmp_path: Path, run: Run) -> None:
+    path = tmp_path / "torn.log"
+    path.write_bytes(HEADER + turn_start(0) + turn_end(1) + b'{"type":"assis')
+
+    code, out, err = run(path)
+
+    end = len(HEADER + turn_start(0) + turn_end(1))
+    assert (code, json.loads(out)["events"]) == (0, 2)
+    assert err.startswith(f"dsh: {path}: line 4: ") and err.count("\n") == 1
+    assert f"of 14 bytes from byte {end} on no events could be read" in err
+
+
+def test_text_of_a_log_cannot_write_on_the_terminal(tmp_path: Path, run: Run) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(HEADER.replace(b"demo.1", b"a\\u001b[31m\\nb").replace(b"/srv/app", b"/\\u0007"))
+
+    code, out, _ = run(path, json_output=False)
+
+    assert code == 0
+    assert "\x1b" not in out and "\x07" not in out
+    assert "'a\\x1b[31m\\nb'" in out
+
+
 def test_lone_surrogates_are_shown_as_their_escapes(tmp_path: Path, run: Run) -> None:
     path = tmp_path / "log"
     title = {"title": "\ud83d", "messageSeqs": [], "source": {"kind": "user"}}

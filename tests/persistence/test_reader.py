@@ -97,6 +97,19 @@ def test_a_defect_in_front_of_a_finished_turn_is_damage(tmp_path: Path, body: by
     assert f":{bad_line} (byte {defect.offset})" in str(defect)
 
 
+def test_a_complete_record_that_is_nested_too_deeply_is_refused_and_not_cut_off(tmp_path: Path) -> None:
+    for levels in (600, 3_000, 100_000):
+        deep = line("feedback/record", 1, {"text": 0}).replace(b"0}", b"[" * levels + b"]" * levels + b"}")
+        for body in (turn_start(0) + deep, turn_start(0) + deep + turn_end(2)):
+            for path in (plain(tmp_path, body), compressed(tmp_path, framed(body))):
+                with pytest.raises(SessionCorruption, match="levels") as caught:
+                    view_of(path)
+                assert caught.value.line == 3
+
+    torn = plain(tmp_path, turn_start(0) + b"[" * 100_000)
+    assert view_of(torn).stored_length == 1
+
+
 def test_lines_end_at_line_feed_only(tmp_path: Path) -> None:
     separators = "a\u2028b\x85c\x0b"
     path = plain(tmp_path, turn_start(0).replace(b"\n", b"\r\n"), text_row(1, [separators] * 3), turn_end(4))
@@ -209,7 +222,7 @@ def test_a_rest_of_nul_bytes_behind_the_last_frame_is_a_tear(tmp_path: Path) -> 
 
     view = view_of(path)
 
-    assert view.length == 17 and view.is_torn
+    assert view.length == 17 and view.torn is not None
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,134 @@
+"""Sessions that nobody has live: read, checked, repaired, and written without a live object.
+
+State: the views that were read last, kept while their file does not change; and how long the logs are that
+are written here. The caller sees to it that only one operation on an id runs at a time.
+"""
+
+from collections.abc import Sequence
+
+from dsh.persistence.backend import Backend
+from dsh.persistence.chain import Worker
+from dsh.persistence.error import PersistenceError, SessionCollision, SessionNotFound
+from dsh.persistence.view import LogView, build_view
+from dsh.session.chunk_row import Entry, entry_start, entry_stop
+from dsh.session.event import SessionEvent
+from dsh.session.header import SessionHeader
+
+
+class _Written:
+    """A session that is written without a live object: its header, and the seq that comes next."""
+
+    __slots__ = ("cursor", "header")
+
+    def __init__(self, header: SessionHeader, cursor: int) -> None:
+        self.header, self.cursor = header, cursor
+
+
+class ColdLogs:
+    """The logs of one backend, as somebody finds them who does not know them yet."""
+
+    def __init__(self, backend: Backend, worker: Worker, *, cached_views: int) -> None:
+        self._backend = backend
+        self._worker = worker
+        self._cached_views = cached_views
+        self._views: dict[str, tuple[str, LogView]] = {}
+        """By id: the revision, and what was read then; the one used last is the last."""
+        self._written: dict[str, _Written] = {}
+
+    def forget(self, session_id: str) -> SessionHeader | None:
+        """Somebody else takes the session over. Answers the header it was registered with, if it was."""
+        self._views.pop(session_id, None)
+        written = self._written.pop(session_id, None)
+        return None if written is None else written.header
+
+    async def create(self, header: SessionHeader) -> None:
+        """Register a session; nothing is stored before its first append.
+
+        Raises:
+            SessionCollision: the id is registered or stored.
+        """
+        if header.id in self._written or await self._worker.call(self._backend.find, header.id) is not None:
+            raise SessionCollision(header.id, "a session with this id is stored already")
+        self._written[header.id] = _Written(header, 0)
+
+    async def append(self, session_id: str, entries: Sequence[Entry]) -> None:
+        """Store entries behind the last ones; a session that is only stored is repaired first.
+
+        Raises:
+            PersistenceError: the first seq is not the next one, or there is a gap.
+            SessionNotFound, SessionBusy, SessionCorruption, SessionFormatUnsupported, OSError
+        """
+        try:
+            written = self._written.get(session_id)
+            if written is None:
+                view = await self.repair(session_id)
+                written = _Written(view.header, view.length)
+            stop = _follows(session_id, written.cursor, entries)
+            self._views.pop(session_id, None)
+            await self._worker.call(self._backend.append, written.header, entries)
+        finally:
+            await self._worker.call(self._backend.rest, session_id)
+        written.cursor = stop
+        self._written[session_id] = written
+
+    async def inspect(self, session_id: str) -> LogView:
+        """The repaired view, with nothing changed on disk.
+
+        Raises:
+            SessionNotFound, SessionCorruption, SessionFormatUnsupported, OSError
+        """
+        revision = await self._worker.call(self._backend.revision, session_id)
+        kept = self._views.pop(session_id, None)
+        if kept is None or kept[0] != revision:
+            kept = await self._read(session_id)
+        self._views[session_id] = kept
+        while len(self._views) > self._cached_views:
+            del self._views[next(iter(self._views))]
+        return kept[1]
+
+    async def read_from(self, session_id: str, seq: int) -> tuple[SessionEvent, ...]:
+        """Stored events from `seq` on, without closers. Raises as `inspect`."""
+        _, view = await self._read(session_id)
+        return tuple(view.events(seq, view.stored_length))
+
+    async def _read(self, session_id: str) -> tuple[str, LogView]:
+        stored = await self._worker.call(self._backend.load, session_id)
+        if stored is None:
+            raise SessionNotFound(session_id)
+        return stored.revision, await self._worker.call(build_view, stored)
+
+    async def repair(self, session_id: str) -> LogView:
+        """Open a log for writing and write its repair. Validated whole before anything is cut off.
+
+        Raises:
+            SessionBusy: another process writes it.
+            SessionNotFound, SessionCorruption, SessionFormatUnsupported, OSError: the log is as it was.
+        """
+        self._written.pop(session_id, None)
+        await self._worker.call(self._backend.release, session_id)
+        stored = await self._worker.call(self._backend.open, session_id)
+        if stored is None:
+            raise SessionNotFound(session_id)
+        try:
+            view = await self._worker.call(build_view, stored)
+            if view.needs_repair:
+                self._views.pop(session_id, None)
+                await self._worker.call(self._backend.repair, stored, view.closers, view.recovered)
+        except BaseException:
+            await self._worker.call(self._backend.release, session_id)
+            raise
+        return view
+
+
+def _follows(session_id: str, seq: int, entries: Sequence[Entry]) -> int:
+    """The seq after entries that continue a log whose next seq is `seq`.
+
+    Raises:
+        PersistenceError: they do not.
+    """
+    for entry in entries:
+        found = entry_start(entry)
+        if found != seq:
+            raise PersistenceError(f"session {session_id!r}: expected seq {seq}, found {found}")
+        seq = entry_stop(entry)
+    return seq
