@@ -96,5 +96,5 @@ class LiveLog:
             "session %s: %d events could not be stored so far: %s; trying again",
             self.session.id,
             waiting,
-            error,
+            error.strerror if isinstance(error, OSError) else error,
         )

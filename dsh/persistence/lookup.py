@@ -34,7 +34,11 @@ def logs_by_prefix(root: Path, prefix: str) -> list[Path]:
 
 
 def all_logs(root: Path) -> Iterator[Path]:
-    """Every stored log."""
+    """Every stored log that can be found; a folder that cannot be read hides no other."""
     for project in projects(root):
-        for folder in sorted(project.iterdir()):
+        try:
+            folders = sorted(project.iterdir())
+        except OSError:
+            continue
+        for folder in folders:
             yield from logs_in(folder)
