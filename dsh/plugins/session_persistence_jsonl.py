@@ -87,11 +87,13 @@ def usable_root(configured: str) -> Path:
         CompositionError: it is empty, no folder, or cannot be read.
     """
     if not configured:
-        raise CompositionError("session-persistence-jsonl: root must not be empty")
+        raise CompositionError("root is empty", hint="set root to the folder that is to hold the sessions")
     root = Path(configured).absolute()
     if root.exists():
         if not root.is_dir():
-            raise CompositionError(f"session-persistence-jsonl: root {root} is not a folder")
+            raise CompositionError(
+                f"root {root} is no folder", hint="move it away, or set root to another folder"
+            )
         if not os.access(root, os.R_OK | os.X_OK):
-            raise CompositionError(f"session-persistence-jsonl: root {root} cannot be read")
+            raise CompositionError(f"root {root} cannot be read", hint="change its mode or owner")
     return root

@@ -108,7 +108,7 @@ class Titles:
 def apply(ctx: Context, config: Config) -> None:
     if config.fallback_max_bytes > config.max_title_bytes:
         raise CompositionError(
-            f"row session-title: fallbackMaxBytes {config.fallback_max_bytes} is more than "
+            f"fallbackMaxBytes {config.fallback_max_bytes} is more than "
             f"maxTitleBytes {config.max_title_bytes}"
         )
     ctx.on(SESSION_EVENT, Titles(ctx, config).on_event)
