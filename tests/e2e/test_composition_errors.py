@@ -184,6 +184,15 @@ def test_a_home_that_is_no_directory_is_named_once(space: Workspace, kind: str) 
         assert len(done.errors) == 2 and str(home) in done.errors[0] and "DSH_HOME" in done.errors[1]
 
 
+def test_keys_that_others_can_read_are_refused_with_the_command_that_helps(space: Workspace) -> None:
+    path = space.home / ".credentials.yaml"
+    path.write_text("version: 1\nrefs: {DEEPSEEK_API_KEY: sk-hush}\n")
+    path.chmod(0o644)
+    done = refused(space, "run", "x")
+    assert done.errors[1].endswith(f"{path}: mode 0644 lets others at the keys (chmod 600 {path})")
+    assert "hush" not in done.stderr
+
+
 def test_env_file_may_not_set_what_only_the_caller_may(space: Workspace) -> None:
     space.write(".env", "DEEPSEEK_BASE_URL=http://elsewhere\n")
     assert "DEEPSEEK_BASE_URL" in refused(space, "run", "x").stderr
