@@ -47,16 +47,17 @@ def test_a_fused_token_follows_the_first_and_can_be_detached() -> None:
 
 @aio
 async def test_race_ends_with_the_token_and_drops_the_late_outcome() -> None:
-    token = CancelToken()
+    token, gate = CancelToken(), asyncio.Event()
 
     async def fails_late() -> None:
-        await asyncio.sleep(0.005)
+        await gate.wait()
         raise ValueError("late")
 
-    asyncio.get_running_loop().call_later(0.001, token.cancel, "stop")
+    asyncio.get_running_loop().call_soon(token.cancel, "stop")
     with pytest.raises(Cancelled):
         await token.race(fails_late())
-    await asyncio.sleep(0.01)
+    gate.set()
+    await asyncio.sleep(0.001)
 
 
 @aio
