@@ -6,7 +6,10 @@ it makes a valid session is said by `view.py`.
 """
 
 import bisect
+import functools
+import itertools
 import os
+from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +21,7 @@ from dsh.persistence.frames import Frame, FrameDefect
 from dsh.persistence.layout import Encoding
 from dsh.persistence.raw import damaged_frame, header_line, is_compressed, parse_header
 from dsh.persistence.scan import DamagedText, Defect, LineScanner
-from dsh.persistence.stable import read_stably, revision_of
+from dsh.persistence.stable import pieces, read_stably, revision_of
 from dsh.session.header import SessionHeader
 from dsh.session.restore import Restorer
 
@@ -56,21 +59,22 @@ class StoredLog(NamedTuple):
 
 
 def read_log(path: Path) -> StoredLog:
-    """Read a log, plain or compressed, whatever its name.
+    """Read a log, plain or compressed, whatever its name; one that grows meanwhile as it was at first.
 
     Raises:
         SessionCorruption, SessionFormatUnsupported: it will not be opened; see the reason.
         PersistenceError: it kept changing while it was read.
         OSError: it cannot be read.
     """
-    return read_stably(path, lambda file, found: _read(path, file, found))
+    return read_stably(path, functools.partial(_read, path), may_grow=lambda log: log.torn is None)
 
 
 def _read(path: Path, file: FileIO, found: os.stat_result) -> StoredLog:
-    data = file.read(STEP)
-    if is_compressed(path, data):
-        return _read_frames(path, data + file.readall(), found)
-    return _read_plain(path, data, file, found)
+    rest = pieces(file, found.st_size, STEP)
+    first = next(rest, b"")
+    if is_compressed(path, first):
+        return _read_frames(path, b"".join((first, *rest)), found)
+    return _read_plain(path, itertools.chain((first,), rest), found)
 
 
 class _Reading:
@@ -99,10 +103,12 @@ class _Reading:
         return SessionCorruption(defect.reason, path=str(self.path), line=defect.line, offset=offset)
 
 
-def _read_plain(path: Path, data: bytes, file: FileIO, found: os.stat_result) -> StoredLog:
-    head = [data]
-    while b"\n" not in head[-1] and (piece := file.read(STEP)):
+def _read_plain(path: Path, text: Iterator[bytes], found: os.stat_result) -> StoredLog:
+    head: list[bytes] = []
+    for piece in text:
         head.append(piece)
+        if b"\n" in piece:
+            break
     line, newline, rest = b"".join(head).partition(b"\n")
     if not newline:
         reason = "the file is empty" if not line else "the header line is not complete"
@@ -111,7 +117,7 @@ def _read_plain(path: Path, data: bytes, file: FileIO, found: os.stat_result) ->
     end, scanner = len(line) + 1, reading.scanner
     try:
         scanner.feed(rest)
-        while piece := file.read(STEP):
+        for piece in text:
             scanner.feed(piece)
         scanner.finish()
     except DamagedText as damaged:

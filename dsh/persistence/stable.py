@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from io import FileIO
 from pathlib import Path
 from typing import TypeVar
@@ -36,8 +36,17 @@ def open_regular(path: Path) -> FileIO:
     return FileIO(fd, closefd=True)
 
 
-def read_stably(path: Path, read: Callable[[FileIO, os.stat_result], T]) -> T:
+def read_stably(
+    path: Path,
+    read: Callable[[FileIO, os.stat_result], T],
+    *,
+    may_grow: Callable[[T], bool] = lambda made: False,
+) -> T:
     """What `read` makes of a file that did not change meanwhile. Where it did, it is read again.
+
+    Args:
+        read: gets the file and its state; it must not read beyond the size it had then.
+        may_grow: whether a result holds even though the file was appended to meanwhile.
 
     Raises:
         LogRefusal: what `read` raised on a file at rest.
@@ -52,14 +61,24 @@ def read_stably(path: Path, read: Callable[[FileIO, os.stat_result], T]) -> T:
                 made = read(file, before)
             except LogRefusal as error:
                 refusal = error
-            if revision_of(os.fstat(file.fileno())) == revision_of(before):
-                if refusal is not None:
-                    raise refusal
-                return made
+            after = os.fstat(file.fileno())
+            is_same = revision_of(after) == revision_of(before)
+            if refusal is None:
+                if is_same or (after.st_size > before.st_size and may_grow(made)):
+                    return made
+            elif is_same:
+                raise refusal
     raise PersistenceError(
         f"{path}: the file changed during each of {STABLE_READS} attempts to read it",
         hint="another program is writing this log; try again when it has ended",
     )
+
+
+def pieces(file: FileIO, size: int, step: int) -> Iterator[bytes]:
+    """The next `size` bytes of a file, at most `step` at a time; fewer where it ends before."""
+    while size > 0 and (piece := file.read(min(step, size))):
+        size -= len(piece)
+        yield piece
 
 
 def read_bytes(path: Path) -> tuple[bytes, os.stat_result]:

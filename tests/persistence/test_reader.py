@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -275,6 +276,33 @@ def test_a_folder_and_a_pipe_are_no_logs(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "pipe"):
         with pytest.raises(SessionCorruption, match="not a session log"):
             read_log(path)
+
+
+@pytest.mark.parametrize("is_zstd", [False, True])
+def test_a_log_that_grows_all_the_time_is_read_as_it_was(tmp_path: Path, is_zstd: bool) -> None:
+    rows = [line("feedback/record", seq, {"text": "x" * 50}) for seq in range(12_000)]
+    first = b"".join(rows[:10_000])
+    path = compressed(tmp_path, framed(first)) if is_zstd else plain(tmp_path, first)
+    is_over = threading.Event()
+
+    def write() -> None:
+        for row in rows[10_000:]:
+            with path.open("ab", buffering=0) as file:
+                file.write(encode_frame(row) if is_zstd else row)
+            if is_over.wait(0.001):
+                return
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        views = [view_of(path) for _ in range(3)]
+    finally:
+        is_over.set()
+        writer.join()
+
+    lengths = [view.length for view in views]
+    assert lengths == sorted(lengths) and lengths[0] >= 10_000
+    assert lengths[-1] > 10_000
 
 
 def test_unknown_types_are_refused_as_unsupported_with_seq_and_path(tmp_path: Path) -> None:
