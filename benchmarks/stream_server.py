@@ -85,7 +85,7 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 async def main(ready: Path) -> None:
-    for deltas in (1, 5_000, 50_000):
+    for deltas in (1, 50_000, 500_000):
         text_reply(deltas)
     server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 26)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
