@@ -70,7 +70,7 @@ def parse_arguments(args: Sequence[str]) -> HeadlessArguments:
                 raise UsageError(f"{flag} needs a directory")
         elif word.startswith("-"):
             raise UsageError(
-                f"unknown option {from_system(flag)!r}", hint="a task that starts with a dash follows --"
+                f"unknown option {from_system(flag)!r}", hint="a task that starts with a dash: dsh run -- …"
             )
         else:
             words.append(word)

@@ -48,7 +48,8 @@ def parse(argv: Sequence[str]) -> Invocation:
     """
     if argv and argv[0] in COMMANDS:
         return Invocation("command", rest=tuple(argv))
-    words = ["--profile", DEFAULT_PROFILE, *argv[1:]] if argv and argv[0] == "run" else list(argv)
+    is_run = bool(argv) and argv[0] == "run"
+    words = ["--profile", DEFAULT_PROFILE, *argv[1:]] if is_run else list(argv)
     profile, cwd = None, None
     patches: list[str] = []
     switches: list[str] = []
@@ -76,7 +77,7 @@ def parse(argv: Sequence[str]) -> Invocation:
             break
         position += 1
     rest = words[position:]
-    if rest and rest[0] == "--":
+    if rest and rest[0] == "--" and not is_run:  # `dsh run -- "-x"` leaves it to the app, whose task it marks
         rest = rest[1:]
     found = Invocation("boot", profile or "", tuple(patches), cwd, tuple(rest))
     return _decide(found, set(switches))

@@ -41,6 +41,8 @@ def boot(profile: str, *rest: str, patches: tuple[str, ...] = (), cwd: str | Non
         (["sessions", "inspect", "x"], Invocation("command", rest=("sessions", "inspect", "x"))),
         (["sessions", "--help"], Invocation("command", rest=("sessions", "--help"))),
         (["--dump-config"], Invocation("dump", "headless")),
+        (["run", "--", "-x"], boot("headless", "--", "-x")),
+        (["run", "--patch", "p", "--", "--help"], boot("headless", "--", "--help", patches=("p",))),
         (["run", "--dump-config"], Invocation("dump", "headless")),
         (["--dump-config", "--profile", "demo", "--patch", "p"], Invocation("dump", "demo", ("p",))),
         (["--dump-default-config"], Invocation("dump-default", "headless")),
