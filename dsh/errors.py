@@ -4,24 +4,25 @@ DshError
 ├── UsageError              exit 2: the command line is wrong
 ├── CompositionError        exit 3: profile, patch, row, expression or plugin; the user edits a file
 ├── CredentialError         exit 4: a key is missing or refused
-├── LlmError                exit 1: the model's side failed            (dsh.llm.failure)
-├── SessionError            exit 1: a log cannot be read or extended   (dsh.session.error)
-│   └── PersistenceError    exit 8: a log could not be made durable    (dsh.persistence.error)
-├── ToolError               seen by the model as a failed result       (dsh.tools.error)
-│   └── FsError, SearchError, SandboxError …                          (dsh.capabilities)
-└── KernelError             exit 1: a plugin broke a rule of the kernel
+├── KernelError             a plugin broke a rule of the kernel
+├── SessionError            a log cannot be read or extended                   (dsh.session.error)
+│   └── PersistenceError    exit 8: a log could not be made durable            (dsh.persistence.error)
+├── LlmError                the model's side failed; 4 where a key is at fault (dsh.llm.failure)
+├── ToolError               a tool could not do what it was asked              (dsh.tools.error)
+├── FsError, SpawnError, SandboxUnavailable, ApprovalError, HttpError          (dsh.capabilities)
+└── AgentError, PromptError, InvariantError                                    (dsh.agent.failure)
+
+Where no exit code stands it is 1. What a tool raises, the model reads as a failed result.
 
 A bug in dsh is a plain `AssertionError` or `RuntimeError` with its traceback; a `DshError` reaches
 the user as its message and its hint, in one line each.
 """
 
-from typing import ClassVar
-
 
 class DshError(Exception):
     """Base class: `message` says where, what was found and what was expected; `hint` what to do next."""
 
-    exit_code: ClassVar[int] = 1
+    exit_code: int = 1
     """What the process exits with when this error ends it (`spec/front-ends.md` §11.4)."""
 
     def __init__(self, message: str, *, code: str = "", hint: str = "") -> None:

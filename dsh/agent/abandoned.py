@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from dsh.agent.contract import Agent
+from dsh.kernel.task import retrieve
 
 END_S = 1.0
 """How long the end of the agent waits for the task of code that was given up."""
@@ -21,15 +22,10 @@ class Abandoned:
         ctx = self._agent.ctx
         self.names.append(who)
         ctx.logger.warning("%s did not end after the turn was cancelled; it was given up", who)
-        task.add_done_callback(_retrieve)
+        task.add_done_callback(retrieve)
 
         async def stop() -> None:
             task.cancel()
             await asyncio.wait((task,), timeout=END_S)
 
         ctx.effect(lambda: stop, f"abandoned {who}")
-
-
-def _retrieve(task: "asyncio.Task[Any]") -> None:
-    if not task.cancelled():
-        task.exception()

@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from dsh.kernel.task import retrieve
+
 T = TypeVar("T")
 
 
@@ -84,7 +86,7 @@ class CancelToken:
         """
         work = asyncio.ensure_future(awaitable)
         if self.cancelled:
-            work.add_done_callback(_swallow)
+            work.add_done_callback(retrieve)
             raise Cancelled(self.reason)
         gate = asyncio.Event()
         waiter = asyncio.ensure_future(gate.wait())
@@ -92,7 +94,7 @@ class CancelToken:
         try:
             await asyncio.wait((work, waiter), return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
-                work.add_done_callback(_swallow)
+                work.add_done_callback(retrieve)
                 raise Cancelled(self.reason)
             return work.result()
         finally:
@@ -106,8 +108,3 @@ class CancelToken:
             await self.race(task)
         finally:
             task.cancel()
-
-
-def _swallow(future: "asyncio.Future[Any]") -> None:
-    if not future.cancelled():
-        future.exception()

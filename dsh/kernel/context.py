@@ -192,7 +192,8 @@ class Context:
         Raises:
             ServiceUnavailable: it is not injected here, or its provider is gone.
         """
-        return self._read(key.name)  # type: ignore[no-any-return]
+        service: T = self._read(key.name)
+        return service
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name in Context.__slots__:

@@ -111,17 +111,17 @@ class EventTable:
     async def serial(self, event: "Event[P, R] | str", payload: P, subject: Subject | None) -> R | None:
         name = self.check(event, "serial")
         for hook in self.select(name, subject):
-            answer = await _called(hook, name, payload)
+            answer: R | None = await _called(hook, name, payload)
             if answer is not None and answer is not False:
-                return answer  # type: ignore[no-any-return]
+                return answer
         return None
 
     def bail(self, event: "Event[P, R] | str", payload: P, subject: Subject | None) -> R | None:
         name = self.check(event, "bail")
         for hook in self.select(name, subject):
-            answer = _asked(hook, name, payload)
+            answer: R | None = _asked(hook, name, payload)
             if answer is not None and answer is not False:
-                return answer  # type: ignore[no-any-return]
+                return answer
         return None
 
     def waterfall(
@@ -142,7 +142,8 @@ class EventTable:
                 called = True
                 if index == len(hooks):
                     return inner()
-                return _asked(hooks[index], name, payload, step(index + 1))  # type: ignore[no-any-return]
+                answer: R = _asked(hooks[index], name, payload, step(index + 1))
+                return answer
 
             return following
 

@@ -270,7 +270,7 @@ class Fiber:
         else:
             self._start(FiberState.LOADING)
 
-    # -- what others do with a fiber -----------------------------------------------------------------
+    # -- what others do with a fiber -------------------------------------------------------------
 
     async def quiet(self) -> None:
         """Wait until no transition runs; never raises for the fiber's own failure."""
@@ -341,7 +341,7 @@ class Fiber:
                 self.kernel.runtimes.pop(runtime.identity, None)
 
     def tree(self) -> dict[str, Any]:
-        """What the fiber holds, for diagnostics: name, state, labels of effects, child fibers' trees."""
+        """What the fiber holds, for diagnostics: name, state, and the labels of its effects as a tree."""
 
         def of(effect: Effect) -> dict[str, Any]:
             return {"label": effect.label, "children": [of(child) for child in effect.children]}

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from dsh.kernel.event import EventTable, Place
 from dsh.kernel.plugin import Runtime
+from dsh.kernel.task import retrieve
 
 logger = logging.getLogger("dsh.kernel")
 
@@ -105,13 +106,9 @@ class Kernel:
         """Start a task and hold it until it is done. Whoever started it sees to its failure."""
         task = asyncio.get_running_loop().create_task(coro, name=label)
         self.tasks.add(task)
-        task.add_done_callback(self._dropped)
+        task.add_done_callback(self.tasks.discard)
+        task.add_done_callback(retrieve)
         return task
-
-    def _dropped(self, task: "asyncio.Task[Any]") -> None:
-        self.tasks.discard(task)
-        if not task.cancelled():
-            task.exception()
 
     def failed(self, error: BaseException, label: str) -> None:
         """Background work died: say so, and tell the process."""

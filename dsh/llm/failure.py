@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from dsh.errors import DshError
+from dsh.errors import CredentialError, DshError
 
 CREDENTIAL_CODES = frozenset({"AUTH", "INVALID_CREDENTIAL", "MISSING_CREDENTIAL"})
 """Failures that only a person with a key can mend; the process exits with 4 (`design.md` §10.38)."""
@@ -41,7 +41,8 @@ class LlmFailure(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
 
     def to_json(self) -> dict[str, Any]:
         """`{message, code, status?, providerRetryAfterMs?, requestId?}`."""
-        return msgspec.to_builtins(self)  # type: ignore[no-any-return]
+        fields: dict[str, Any] = msgspec.to_builtins(self)
+        return fields
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "LlmFailure":
@@ -60,7 +61,7 @@ class LlmError(DshError):
         super().__init__(failure.message, code=failure.code, hint=hint)
         self.failure = failure
         if failure.code in CREDENTIAL_CODES:
-            self.exit_code = 4  # type: ignore[misc]
+            self.exit_code = CredentialError.exit_code
 
     @classmethod
     def of(cls, code: str, message: str, *, hint: str = "", status: int | None = None) -> "LlmError":

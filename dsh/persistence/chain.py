@@ -5,6 +5,8 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ParamSpec, TypeVar
 
+from dsh.kernel.task import retrieve
+
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -40,8 +42,7 @@ class Chains:
             await asyncio.sleep(0)
 
     def _settled(self, key: str, task: "asyncio.Task[Any]") -> None:
-        if not task.cancelled():
-            task.exception()
+        retrieve(task)
         if self._tails.get(key) is task:
             del self._tails[key]
 

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
+from dsh.kernel.task import retrieve
 from dsh.persistence.backend import Backend, Listing, RawLog
 from dsh.persistence.chain import Chains, Worker
 from dsh.persistence.cold import ColdLogs
@@ -108,7 +109,7 @@ class Coordinator:
             retiring = self._retiring.get(session.id)
             earlier = retiring[1] if retiring is not None else None
             live.attached = asyncio.create_task(self._compare(live, earlier), name=f"attach {session.id}")
-            live.attached.add_done_callback(_retrieve)
+            live.attached.add_done_callback(retrieve)
         self._live[session.id] = live
         return live
 
@@ -149,7 +150,7 @@ class Coordinator:
         del self._live[session.id]
         live.writes.close()
         task = asyncio.create_task(self._retire(live), name=f"retire {session.id}")
-        task.add_done_callback(_retrieve)
+        task.add_done_callback(retrieve)
         self._retiring[session.id] = live, task
 
     async def _retire(self, live: LiveLog) -> None:
@@ -350,9 +351,3 @@ class Coordinator:
             raise errors[0]
         if errors:
             raise ExceptionGroup(f"closing {self._backend.name}", errors)
-
-
-def _retrieve(task: "asyncio.Task[None]") -> None:
-    """Whoever needs the outcome awaits the task; nobody else has to hear of it."""
-    if not task.cancelled():
-        task.exception()

@@ -1,13 +1,15 @@
 """What can go wrong between a session and its stored log.
 
-PersistenceError              the log could not be made durable, or the request does not fit its state
-├── SessionCorruption         committed data is invalid; nothing has been changed or cut off
-├── SessionFormatUnsupported  healthy, but written by another format or with unknown event types
-├── SessionNotFound           no stored log under this id
-├── SessionCollision          the id belongs to another session
-├── SessionNotDurable         the system refused a write; the events are still in memory
-├── SessionBusy               another process (or another store here) has the log open for writing
-└── SessionFileChanged        the file is not what we last wrote; nothing is appended
+PersistenceError                  exit 8: a log could not be made durable, or a request does not fit it
+├── LogRefusal                    exit 1: a stored log that will not be opened
+│   ├── SessionCorruption         committed data is invalid; nothing has been changed or cut off
+│   └── SessionFormatUnsupported  healthy, but written by another format or with unknown event types
+├── SessionNotFound               exit 1: no stored log under this id
+├── SessionCollision              the id belongs to another session
+├── SessionNotDurable             the system refused a write; the events are still in memory
+├── SessionBusy                   another process (or another store here) has the log open for writing
+├── SessionFileChanged            the file is not what we last wrote; nothing is appended
+└── UncleanTail                   a failed append could not be taken back   (dsh.persistence.writer)
 
 Storage errors (permission, I/O) are plain `OSError`s, but for whoever waits for a live session to become
 durable: there they are wrapped, so that the process ends with exit code 8.

@@ -156,7 +156,7 @@ class JsonlBackend:
             try:
                 header, revision = read_header(path)
                 self._check_identity(header, path, None)
-            except (LogRefusal, PersistenceError, OSError) as error:
+            except (PersistenceError, OSError) as error:
                 problems.append(StoredProblem(path, _reason(error)))
                 continue
             if (twin := sessions.get(header.id)) is not None:

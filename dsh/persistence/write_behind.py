@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from dsh.kernel.task import retrieve
+
 RETRY_FIRST_S = 1.0
 RETRY_LIMIT_S = 30.0
 """Waits between attempts after a failed background write double from the first to the limit."""
@@ -82,7 +84,7 @@ class WriteBehind:
             return
         if self._barrier is None:
             self._barrier = asyncio.create_task(self._drain(), name="session flush")
-            self._barrier.add_done_callback(_retrieve)
+            self._barrier.add_done_callback(retrieve)
         await asyncio.shield(self._barrier)
 
     def close(self) -> None:
@@ -155,9 +157,3 @@ class WriteBehind:
         finally:
             self._barrier = None
             self._is_due = False
-
-
-def _retrieve(task: "asyncio.Task[None]") -> None:
-    """A barrier nobody waits for any more still had its failure reported."""
-    if not task.cancelled():
-        task.exception()

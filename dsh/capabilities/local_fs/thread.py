@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from dsh.capabilities.local_fs.error import aborted
 from dsh.kernel import CancelToken
+from dsh.kernel.task import retrieve
 
 T = TypeVar("T")
 
@@ -40,6 +41,5 @@ async def off_loop(work: Callable[[], T], halt: Halt) -> T:
                 await asyncio.wait((future,))
             except asyncio.CancelledError:
                 continue
-        if not future.cancelled():
-            future.exception()
+        retrieve(future)
         raise
