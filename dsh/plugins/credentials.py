@@ -8,10 +8,11 @@ import re
 import stat
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
+from dsh.capabilities.bounds import MAX_TIMER_MS
 from dsh.capabilities.credentials import CREDENTIALS, Credential, CredentialSource
 from dsh.capabilities.launch import HOME_PATH, LAUNCH_ENVIRONMENT, EnvSource, LaunchEnvironment
 from dsh.composition.home import home_label
@@ -39,6 +40,10 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
 
     watch: bool = True
     """Read the document again when it has changed; otherwise it counts as it was at start."""
+    debounce_ms: Annotated[int, msgspec.Meta(ge=0, le=MAX_TIMER_MS)] = 100
+    """How long the original lets a changed document rest. Known, so that rows written for it load; here a
+    change is seen by the next look-up and nothing waits.
+    """
 
 
 class Store:

@@ -13,15 +13,21 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
+
 from dsh.capabilities.bounds import MAX_TIMER_MS
 from dsh.capabilities.subprocess import SUBPROCESS, SpawnError, SpawnSpec
 from dsh.kernel import Context, Service
 from dsh.plugins.subprocess.collector import SpillFolder
 from dsh.plugins.subprocess.process import Process
 
-__all__ = ["apply"]
+__all__ = ["Config", "apply"]
 
 SECRET_NAME = re.compile(r"(?<!MON)KEY(?!BOARD)|PASSW|PASSPHRASE|SECRET|TOKEN|CREDENTIAL", re.IGNORECASE)
+
+
+class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
+    """The row has no options."""
 
 
 def scrubbed(environ: Mapping[str, str], hidden: frozenset[str] = frozenset()) -> dict[str, str]:
@@ -99,5 +105,5 @@ def _hear_of_children() -> None:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
-def apply(ctx: Context) -> None:
+def apply(ctx: Context, config: Config) -> None:
     SubprocessService(ctx)

@@ -1,0 +1,97 @@
+"""Config keys and defaults of the shipped rows: what users' patches rely on (`spec/composition.md` §14)."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from dsh.composition.compose import compose
+from dsh.composition.resolve import find_plugin
+from dsh.kernel.schema import ValidationError, resolve_config
+
+REQUIRED = object()
+MIB = 1024 * 1024
+
+SHELL = {
+    "timeoutMs": 120_000, "maxTimeoutMs": 600_000, "maxOutputBytes": 64_000, "maxSpillBytes": 64 * MIB,
+    "graceMs": 3_000, "cwd": None,
+}  # fmt: skip
+FILES = {"cwd": None, "diffBasisMaxBytes": 10 * MIB}
+
+KEYS: dict[str, dict[str, Any]] = {
+    "agent": {},
+    "agent-default-model": {"provider": REQUIRED, "model": REQUIRED, "reasoningEffort": None},
+    "agent-loop": {"agents": [], "maxParallelToolCalls": 10},
+    "approval": {"policy": "ask"},
+    "bash-local": SHELL,
+    "bash-sandbox": SHELL,
+    "credentials": {"watch": True, "debounceMs": 100},
+    "fs-local": FILES,
+    "fs-observation-policy": {},
+    "fs-sandbox": FILES,
+    "headless-runner": {"task": REQUIRED},
+    "headless-startup": {},
+    "llm": {},
+    "llm-deepseek": {
+        "apiKeyEnv": "DEEPSEEK_API_KEY", "maxTokens": 256_000, "defaultContextWindow": 1_000_000,
+        "streamIdleTimeoutMs": 300_000, "baseURL": None, "thinking": None, "reasoningEffort": None,
+    },
+    "llm-offline": {},
+    "llm-retry": {},
+    "permission": {"defaultPreset": None},
+    "sandbox-policy": {"mode": "read-only", "workspaceRoot": None},
+    "session": {},
+    "session-checkpoint-policy": {},
+    "session-persistence-jsonl": {
+        "root": REQUIRED, "packChunks": True, "compression": "zstd", "preparedSessionCacheSize": 5,
+        "writeBatchMaxDelayMs": 200,
+    },
+    "session-title": {"fallbackMaxWords": REQUIRED, "fallbackMaxBytes": REQUIRED, "maxTitleBytes": REQUIRED},
+    "shell-env": {"dshHome": None},
+    "subprocess": {},
+    "system-prompt": {
+        "persona": "", "includeHarnessIdentity": True, "includeRuntimeContext": True, "toolOrder": None,
+    },
+    "timeout-policy": {"defaultTimeoutMs": 1_800_000},
+    "tool-bash": {"enableRunInBackground": True},
+    "tool-fs": {
+        "readLimit": 2_000, "readMaxLineLength": 2_000, "readMaxBytes": 51_200, "readStreamMinSize": 10 * MIB,
+    },
+    "tool-fs-search": {
+        "sampleOverCapGlobResults": REQUIRED, "globMaxResults": 100, "grepMaxMatches": 250,
+        "grepMaxLineBytes": 2_000, "searchMetaMaxBytes": 65_536, "rawOutputMaxBytes": 20_000_000,
+        "graceMs": 3_000, "stderrMaxBytes": 65_536, "timeoutMs": 30_000,
+    },
+    "tools": {"mode": "native", "maxParallelSubCalls": 10},
+}  # fmt: skip
+"""The original's keys; ours come on top where a row has more. `REQUIRED` has no default."""
+
+
+def schema_of(row: str) -> type[msgspec.Struct]:
+    found: type[msgspec.Struct] = find_plugin(row, Path("/")).Config
+    return found
+
+
+def test_every_shipped_row_is_held_here() -> None:
+    shipped = {
+        row.name for profile in ("demo", "headless") for row in compose(profile, [], Path("/none")).rows
+    }
+    assert shipped - {"session-title-llm"} <= KEYS.keys()
+
+
+@pytest.mark.parametrize("row", KEYS)
+def test_the_keys_of_a_row_and_their_defaults(row: str) -> None:
+    fields = {field.encode_name: field for field in msgspec.structs.fields(schema_of(row))}
+    found = {}
+    for key in KEYS[row]:
+        field = fields[key]
+        found[key] = field.default_factory() if callable(field.default_factory) else field.default
+        found[key] = REQUIRED if field.required else found[key]
+    assert found == KEYS[row]
+
+
+@pytest.mark.parametrize("row", KEYS)
+def test_a_key_that_no_row_has_is_refused_by_each(row: str) -> None:
+    with pytest.raises(ValidationError, match="noSuchKey"):
+        resolve_config(schema_of(row), {"noSuchKey": 1})
