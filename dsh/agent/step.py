@@ -15,6 +15,7 @@ from dsh.agent.step_scope import StepScope
 from dsh.kernel import ScopeTarget
 from dsh.llm.assembler import BlockAssembler
 from dsh.llm.failure import LlmError, LlmFailure
+from dsh.llm.stream import close_stream
 from dsh.session.message import assistant_message
 
 StepOutcome = Literal["completed", "max-tokens"]
@@ -88,9 +89,7 @@ class _Attempt:
                 note(append(turn, step, chunk))
                 push(chunk)
         finally:
-            close = getattr(chunks, "aclose", None)
-            if close is not None:
-                await close()
+            await close_stream(chunks)
 
     async def may_be_repeated(self, failure: LlmFailure) -> bool:
         """Whether a listener wants the same step to try again."""

@@ -65,13 +65,12 @@ class BlockAssembler:
 
     def push(self, chunk: Chunk) -> None:
         """Take one chunk."""
-        kind = type(chunk)
-        if kind is TextDelta or kind is ReasoningDelta:
+        if isinstance(chunk, (TextDelta, ReasoningDelta)):
             part = self._last
-            if part is None or part.index != chunk.index:  # type: ignore[union-attr]
-                part = self._part(chunk.index, "text" if kind is TextDelta else "reasoning")  # type: ignore[union-attr]
+            if part is None or part.index != chunk.index:
+                part = self._part(chunk.index, "text" if isinstance(chunk, TextDelta) else "reasoning")
             if part.closed is None:
-                part.pieces.append(chunk.text)  # type: ignore[union-attr]
+                part.pieces.append(chunk.text)
         elif isinstance(chunk, ToolCallDelta):
             part = self._part(chunk.index, "tool-call")
             if part.closed is None:

@@ -23,10 +23,10 @@ from dsh.llm.chat_completions import wire_messages, wire_tools
 from dsh.llm.credential import KeySources, find_key
 from dsh.llm.failure import LlmError
 from dsh.llm.request import LlmRequest
+from dsh.llm.stream import close_stream
 from dsh.llm.watchdog import StreamLimits
 from dsh.session.chunk import Chunk
-from dsh.session.value import encode
-from dsh.unicode import valid
+from dsh.session.value import clean, encode
 
 PROVIDER = "deepseek-official"
 DISPLAY_NAME = "DeepSeek"
@@ -101,7 +101,7 @@ class DeepSeekAdapter(LlmAdapter):
         return tuple(_model_info(self.settings, provider, model) for model in self.settings.models)
 
     def resolve_model(self, provider: str, model: str) -> ModelInfo:
-        return self._info(self.settings, provider, model)
+        return _info(self.settings, provider, model)
 
     async def prepare(self, provider: str, model: str) -> Generation:
         settings = self.settings
@@ -111,14 +111,10 @@ class DeepSeekAdapter(LlmAdapter):
         def stream(request: LlmRequest) -> AsyncIterator[Chunk]:
             return self._stream(settings, request)
 
-        return Generation(self._info(settings, provider, model), stream)
+        return Generation(_info(settings, provider, model), stream)
 
     def stream(self, request: LlmRequest) -> AsyncIterator[Chunk]:
         return self._stream(self.settings, request)
-
-    def _info(self, settings: DeepSeekSettings, provider: str, model: str) -> ModelInfo:
-        known = next((entry for entry in settings.models if entry.id == model), DeepSeekModel(id=model))
-        return _model_info(settings, provider, known)
 
     async def _stream(self, settings: DeepSeekSettings, request: LlmRequest) -> AsyncIterator[Chunk]:
         key = find_key(self._keys, settings.api_key_env, DISPLAY_NAME)
@@ -149,7 +145,7 @@ class DeepSeekAdapter(LlmAdapter):
             async for chunk in chunks:
                 yield chunk
         finally:
-            await chunks.aclose()  # type: ignore[attr-defined]
+            await close_stream(chunks)
 
     def _base_url(self, settings: DeepSeekSettings) -> str:
         """The base URL: configured, from the environment, or the public one."""
@@ -188,6 +184,12 @@ def _joined(base_url: str, path: str) -> str:
     """The URL of an endpoint below a base; a query of the base stays at the end."""
     parts = urlsplit(base_url)
     return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{path}"))
+
+
+def _info(settings: DeepSeekSettings, provider: str, model: str) -> ModelInfo:
+    """What is said of a model by its id; one outside the catalogue has the row's defaults."""
+    known = next((entry for entry in settings.models if entry.id == model), DeepSeekModel(id=model))
+    return _model_info(settings, provider, known)
 
 
 def _model_info(settings: DeepSeekSettings, provider: str, model: DeepSeekModel) -> ModelInfo:
@@ -264,14 +266,4 @@ def encode_body(body: dict[str, Any]) -> bytes:
     try:
         return msgspec.json.encode(body)
     except UnicodeEncodeError:
-        return encode(_cleaned(body))
-
-
-def _cleaned(value: Any) -> Any:
-    if isinstance(value, str):
-        return valid(value)
-    if isinstance(value, Mapping):
-        return {valid(key): _cleaned(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_cleaned(item) for item in value]
-    return value
+        return encode(clean(body))

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable
 
 from dsh.errors import DshError
 from dsh.llm.request import LlmRequest
+from dsh.llm.stream import close_stream
 from dsh.session.chunk import (
     BlockEnd,
     BlockStart,
@@ -34,9 +35,9 @@ class StreamGrammar:
         """
         if self._finished:
             raise _broken(chunk, "nothing may follow finish")
-        kind = _DELTAS.get(type(chunk))
-        if kind is not None:
-            if self._open.get(chunk.index) != kind:  # type: ignore[union-attr]
+        if isinstance(chunk, TextDelta | ReasoningDelta | ToolCallDelta):
+            kind = _DELTAS[type(chunk)]
+            if self._open.get(chunk.index) != kind:
                 raise _broken(chunk, f"no {kind} block is open at its index")
         elif isinstance(chunk, BlockStart):
             if chunk.index < 0 or chunk.index in self._open:
@@ -80,8 +81,7 @@ async def check_stream(
             yield chunk
         grammar.end()
     finally:
-        if (close := getattr(source, "aclose", None)) is not None:
-            await close()
+        await close_stream(source)
 
 
 def _broken(chunk: Chunk, why: str) -> DshError:

@@ -1,6 +1,6 @@
 """The `llm` service: which adapter serves which route, and the calls that go through them."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import msgspec
@@ -12,6 +12,7 @@ from dsh.llm.boundary import without_foreign_state, without_images
 from dsh.llm.failure import LlmError, LlmFailure
 from dsh.llm.model_info import checked_catalogue, checked_model, chosen_effort
 from dsh.llm.request import LlmCallConfig, LlmRequest
+from dsh.llm.stream import close_stream
 from dsh.session.chunk import Chunk, Finish
 from dsh.unicode import valid
 
@@ -195,7 +196,7 @@ class LlmRegistry(Service):
                 async for chunk in source:
                     yield chunk
             finally:
-                await _close(source)
+                await close_stream(source)
 
         return self.dispatch(request, prepared, subject)
 
@@ -248,13 +249,7 @@ async def _contained(request: LlmRequest, source: StreamFunction) -> AsyncIterat
         yield Finish(_reason(error, request.signal))
     finally:
         if chunks is not None:
-            await _close(chunks)
-
-
-async def _close(chunks: AsyncIterator[Chunk]) -> None:
-    close: Callable[[], Any] | None = getattr(chunks, "aclose", None)
-    if close is not None:
-        await close()
+            await close_stream(chunks)
 
 
 def _reason(error: Exception, signal: CancelToken | None) -> dict[str, Any]:

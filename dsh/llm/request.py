@@ -23,7 +23,8 @@ class LlmCallConfig(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
 
     def to_json(self) -> dict[str, Any]:
         """`{provider, model, reasoningEffort?, temperature?, maxTokens?, stop?}`."""
-        return msgspec.to_builtins(self)  # type: ignore[no-any-return]
+        fields: dict[str, Any] = msgspec.to_builtins(self)
+        return fields
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "LlmCallConfig":

@@ -6,7 +6,6 @@ flushes first (`spec/persistence.md` §5).
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
 
 import msgspec
 
@@ -14,6 +13,7 @@ from dsh.agent.contract import AGENT_PRE_STEP, PreStep, PreStepDecision
 from dsh.kernel import Cancelled, Context
 from dsh.llm.registry import LLM_STREAM
 from dsh.llm.request import LlmRequest
+from dsh.llm.stream import close_stream
 from dsh.session.chunk import Chunk
 from dsh.session.log import Session
 from dsh.session.store import SESSIONS
@@ -37,12 +37,12 @@ def apply(ctx: Context, config: Config) -> None:
 
     async def stream(session: Session, following: Callable[[], AsyncIterator[Chunk]]) -> AsyncIterator[Chunk]:
         await sessions.flush(session)
-        async with AsyncExitStack() as stack:
-            chunks = following()
-            if (close := getattr(chunks, "aclose", None)) is not None:
-                stack.push_async_callback(close)
+        chunks = following()
+        try:
             async for chunk in chunks:
                 yield chunk
+        finally:
+            await close_stream(chunks)
 
     def before_request(
         request: LlmRequest, following: Callable[[], AsyncIterator[Chunk]]

@@ -54,7 +54,8 @@ def check_arguments(schema: Schema, arguments: Any, problem: str = "") -> Mappin
         if problem:
             violations[0] += f"; {problem}"
         raise ToolArgsError(violations)
-    return arguments  # type: ignore[no-any-return]
+    fitting: Mapping[str, Any] = arguments
+    return fitting
 
 
 def without_nulls(schema: Schema, value: Any) -> Any:
