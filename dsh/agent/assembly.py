@@ -26,7 +26,7 @@ from dsh.agent.prompt import (
     VariableValue,
 )
 from dsh.kernel import Context, Effect, ScopeTarget, Service
-from dsh.llm.request import ToolSchema
+from dsh.session.message import ToolSchema
 from dsh.tools.registry import ToolRegistry
 
 T = TypeVar("T")
@@ -155,10 +155,7 @@ class PromptRegistry(Service):
         return self._with_context and not self._suppressed.view(scope)
 
     def _schemas(self, scope: object | None) -> tuple[ToolSchema, ...]:
-        visible = {
-            tool.name: ToolSchema(tool.name, tool.description, tool.parameters)
-            for tool in self._tools.schemas(scope)
-        }
+        visible = {tool.name: tool for tool in self._tools.schemas(scope)}
         order = self._tool_order
         if order is None:
             return tuple(visible[name] for name in sorted(visible))

@@ -15,6 +15,7 @@ from dsh.llm.request import LlmRequest
 from dsh.session.chunk import Chunk
 from dsh.session.header import canonical_header, headers_equal
 from dsh.session.log import Session
+from dsh.session.value import FrozenDict
 
 _built: "WeakSet[LlmRequest]" = WeakSet()
 
@@ -57,8 +58,12 @@ def check_request(request: LlmRequest, session: Session) -> None:
     config = request.config.to_json()
     if unknown := config.keys() - _CONFIG_FIELDS:
         raise InvariantError(f"the request's config has unknown fields: {', '.join(sorted(unknown))}")
-    sent: dict[str, Any] = {"config": config, "system": request.system, "tools": _tools(request)}
-    sent["adapterDefaults"] = header.get("adapterDefaults")
+    sent: dict[str, Any] = {
+        "config": config,
+        "adapterDefaults": header.get("adapterDefaults"),
+        "system": request.system,
+        "tools": [tool.to_json() for tool in request.tools],
+    }
     if not headers_equal(canonical_header(sent), header):
         field = _first_difference(sent, header)
         raise InvariantError(f"{field} of a request differs from the request/header of {session.id}")
@@ -85,14 +90,7 @@ def _same(left: tuple[Any, ...], right: tuple[Any, ...]) -> bool:
     return len(left) == len(right) and all(a is b for a, b in zip(left, right, strict=True))
 
 
-def _tools(request: LlmRequest) -> list[dict[str, Any]]:
-    return [
-        {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-        for tool in request.tools
-    ]
-
-
-def _first_difference(sent: dict[str, Any], header: Any) -> str:
+def _first_difference(sent: dict[str, Any], header: FrozenDict) -> str:
     for field in sorted(_CONFIG_FIELDS):
         if sent["config"].get(field) != header["config"].get(field):
             return field

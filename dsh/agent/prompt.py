@@ -11,8 +11,8 @@ import msgspec
 
 from dsh.agent.contract import Agent
 from dsh.kernel import CancelToken, Effect, Event, ServiceKey
-from dsh.llm.request import ToolSchema
 from dsh.session.log import Session
+from dsh.session.message import ToolSchema
 
 IDENTITY_ORDER = -100
 PERSONA_ORDER = 0

@@ -136,15 +136,11 @@ def header_of(
     config: LlmCallConfig, assembly: PromptAssembly, adapter_defaults: dict[str, bool]
 ) -> FrozenDict:
     """The canonical header: `{config, adapterDefaults?, system?, tools?}`."""
-    tools = [
-        {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-        for tool in assembly.tools
-    ]
     return canonical_header(
         {
             "config": config.to_json(),
             "adapterDefaults": adapter_defaults,
             "system": assembly.system,
-            "tools": tools,
+            "tools": [tool.to_json() for tool in assembly.tools],
         }
     )

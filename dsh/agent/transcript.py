@@ -102,7 +102,7 @@ def _answers(
             continue
         text = OUTCOME_UNKNOWN if was_started(call["id"]) else NOT_STARTED
         made_up = f"missing-tool-result-{call['id']}-{message['id']}"
-        answers.append(tool_result_message(call["id"], [text_block(text)], is_error=True, id=made_up))
+        answers.append(tool_result_message(call["id"], [text_block(text)], is_error=True, message_id=made_up))
     return answers
 
 

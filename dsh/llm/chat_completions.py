@@ -12,7 +12,6 @@ from msgspec import UNSET
 
 from dsh.llm.chat_wire import WireChoice, WireToolCall, decode_event, usage_of
 from dsh.llm.failure import LlmError, LlmFailure
-from dsh.llm.request import ToolSchema
 from dsh.llm.tool_call_merge import ToolCallMerge
 from dsh.llm.wording import presentable
 from dsh.session.chunk import (
@@ -25,7 +24,7 @@ from dsh.session.chunk import (
     ToolCallDelta,
     UsageChunk,
 )
-from dsh.session.message import Block, Message
+from dsh.session.message import Block, Message, ToolSchema
 
 NO_OUTPUT = "(no output)"
 MAX_SHOWN_PAYLOAD_CHARS = 120
@@ -67,9 +66,9 @@ def wire_tools(tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
     return [
         {
             "type": "function",
-            "function": {"name": t.name, "description": t.description, "parameters": t.parameters},
+            "function": tool.to_json(),
         }
-        for t in tools
+        for tool in tools
     ]
 
 

@@ -87,7 +87,7 @@ def _refuse(name: str) -> NoReturn:
 
 
 def usage_of(value: Any) -> dict[str, Any] | None:
-    """A `TokenUsage` from a usage object; None where nothing was reported.
+    """The usage that the log records, from the wire's usage object; None where nothing was reported.
 
     Cached tokens are part of `prompt_tokens` on this wire and are taken out. What is missing, negative or
     no finite number counts as 0; more cached than prompt tokens leave an input of 0.

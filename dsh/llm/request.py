@@ -6,7 +6,7 @@ from typing import Any, Literal
 import msgspec
 
 from dsh.kernel import CancelToken
-from dsh.session.message import Message
+from dsh.session.message import Message, ToolSchema
 
 Purpose = Literal["compaction", "session-title"]
 
@@ -34,15 +34,6 @@ class LlmCallConfig(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
             msgspec.ValidationError: a field has the wrong type.
         """
         return msgspec.convert(dict(value), cls)
-
-
-class ToolSchema(msgspec.Struct, frozen=True):
-    """What the model is told of one tool."""
-
-    name: str
-    description: str
-    parameters: Mapping[str, Any]
-    """JSON Schema of the arguments."""
 
 
 class LlmRequest(msgspec.Struct, frozen=True, eq=False, weakref=True, kw_only=True):

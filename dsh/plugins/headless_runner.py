@@ -1,7 +1,8 @@
-"""Does one task: makes an agent, gives it the task, waits until all is quiet, flushes, prints the answer.
+"""Row `headless-runner`: does one task and prints the answer.
 
-The order is the point: the log is durable before a word is printed, and the end is asked for after the
-answer is out (`spec/front-ends.md` §1.3, §13).
+It makes an agent, gives it the task, waits until all is quiet, flushes, prints. The order is the point: the
+log is durable before a word is printed, and the end is asked for after the answer is out
+(`spec/front-ends.md` §1.3, §13).
 """
 
 import asyncio
@@ -13,8 +14,9 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from dsh.agent.contract import AGENT_REQUEST, Agent, AgentOptions, CancelCause, CreateAgent, RequestSeed
+from dsh.agent.contract import Agent, AgentOptions, CancelCause, CreateAgent
 from dsh.agent.default_model import DEFAULT_MODEL, ModelSelection
+from dsh.agent.model_selection import SelectedModel
 from dsh.agent.registry import AGENTS
 from dsh.capabilities.launch import APP_EXIT, APP_INTERRUPT, APP_OUTPUT, BOOT, AppOutput, Interrupt
 from dsh.composition.home import home_label
@@ -22,10 +24,9 @@ from dsh.errors import CredentialError, DshError
 from dsh.kernel import CancelToken, Context
 from dsh.kernel.foreign import contained
 from dsh.llm.failure import CREDENTIAL_CODES
-from dsh.llm.request import LlmCallConfig
 from dsh.session.chunk_row import ChunkRun
 from dsh.session.event import SessionEvent
-from dsh.session.message import user_message
+from dsh.session.message import text_of, user_message
 from dsh.session.store import SESSIONS
 
 inject = [BOOT, APP_EXIT, APP_OUTPUT, AGENTS, SESSIONS, DEFAULT_MODEL]
@@ -65,8 +66,7 @@ def fold_outcome(entries: Iterable[SessionEvent | ChunkRun]) -> Outcome:
         if entry.type == "turn/start":
             has_begun, reason = True, None
         elif has_begun and entry.type == "assistant/message":
-            blocks = entry.data["message"]["content"]
-            text = "".join(block["text"] for block in blocks if block["type"] == "text") or text
+            text = text_of(entry.data["message"]) or text
         elif has_begun and entry.type == "turn/end":
             reason = entry.data["reason"]
     return Outcome(text, reason, has_begun)
@@ -169,7 +169,7 @@ class Run:
                 session_id=f"session-{uuid.uuid4()}",
                 cwd=str(Path.cwd()),
                 options=AgentOptions(provider=selection.provider, model=selection.model),
-                setup=lambda ctx: select_effort(ctx, selection),
+                setup=SelectedModel(selection).install,
                 signal=self._token,
             )
         )
@@ -201,16 +201,6 @@ class Run:
             if error.hint:
                 self._output.notice(f"hint: {error.hint}")
         return error.exit_code
-
-
-def select_effort(ctx: Context, selection: ModelSelection) -> None:
-    """Make every request of the agent use the selected reasoning effort, none where none is selected."""
-
-    async def chosen(seed: RequestSeed, following: Any) -> LlmCallConfig:
-        config: LlmCallConfig = await following()
-        return msgspec.structs.replace(config, reasoning_effort=selection.reasoning_effort)
-
-    ctx.on(AGENT_REQUEST, chosen)
 
 
 def apply(ctx: Context, config: Config) -> None:

@@ -6,7 +6,6 @@ only where a composition chooses it (`design.md` §4.10, §10.36).
 
 import json
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
 
 import msgspec
 
@@ -16,7 +15,7 @@ from dsh.llm.failure import LlmError
 from dsh.llm.registry import LLM
 from dsh.llm.request import LlmRequest
 from dsh.session.chunk import BlockEnd, BlockStart, Chunk, Finish, TextDelta, ToolCallDelta, UsageChunk
-from dsh.session.message import Message, text_of
+from dsh.session.message import Message, text_in, text_of
 
 PROVIDER = "offline"
 MODEL = "demo"
@@ -77,7 +76,7 @@ def reply(messages: Sequence[Message], system: str | None = None) -> list[Chunk]
     at = max((i for i, message in enumerate(messages) if message["source"]["kind"] == "user"), default=-1)
     prompt = text_of(messages[at]) if at >= 0 else ""
     results = [
-        _text_in(block["content"])
+        text_in(block["content"])
         for message in messages[at + 1 :]
         for block in message["content"]
         if block["type"] == "tool-result"
@@ -99,15 +98,11 @@ def _after(prompt: str, word: str) -> str:
     return prompt.removeprefix(word).strip() if prompt.startswith(word) else ""
 
 
-def _text_in(blocks: Sequence[Any]) -> str:
-    return "".join(block["text"] for block in blocks if block["type"] == "text")
-
-
 def _all_text(message: Message) -> str:
     pieces = []
     for block in message["content"]:
         if block["type"] == "tool-result":
-            pieces.append(_text_in(block["content"]))
+            pieces.append(text_in(block["content"]))
         elif block["type"] == "tool-call":
             pieces.append(block["arguments"])
         elif block["type"] in ("text", "reasoning"):

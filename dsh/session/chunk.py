@@ -51,15 +51,18 @@ class BlockEnd(Struct, frozen=True, tag_field="type", tag="block-end", rename="c
 
 
 class UsageChunk(Struct, frozen=True, tag_field="type", tag="usage", rename="camel"):
-    """What the reply consumed: a `TokenUsage` object."""
+    """What the reply consumed."""
 
     usage: dict[str, Any]
+    """`{inputTokens, outputTokens, cacheReadTokens?, cacheWriteTokens?, reasoningTokens?}`. Input and cached
+    tokens are disjoint: billed input is the sum of the three."""
 
 
 class Finish(Struct, frozen=True, tag_field="type", tag="finish", rename="camel"):
     """The last chunk: why the reply ended, and what the adapter wants back with the next request."""
 
     reason: dict[str, Any]
+    """`{kind}`: `stop`, `tool-calls`, `max-tokens`, `aborted`, or `error` with a `failure`."""
     replay_state: dict[str, Any] | UnsetType = UNSET
 
 

@@ -1,4 +1,4 @@
-"""Messages and the shared vocabularies of the log, and the functions that build them.
+"""Messages and what they are made of, the functions that build them, and tools as a model sees them.
 
 One representation serves inbox, log and model request. Messages are frozen JSON objects; the TypedDicts
 below describe them to the type checker. Unknown block types and source kinds pass through untouched
@@ -8,6 +8,8 @@ below describe them to the type checker. Unknown block types and source kinds pa
 import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict, cast
+
+from msgspec import Struct
 
 from dsh.session.value import JsonObject, freeze
 
@@ -63,59 +65,17 @@ class Message(TypedDict):
     source: JsonObject
 
 
-class Failure(TypedDict):
-    """Why a model call failed."""
-
-    message: str
-    code: str
-    status: NotRequired[int]
-    providerRetryAfterMs: NotRequired[int]
-    requestId: NotRequired[str]
-
-
-class TokenUsage(TypedDict):
-    """Disjoint counts: billed input is `inputTokens + cacheReadTokens + cacheWriteTokens`."""
-
-    inputTokens: int
-    outputTokens: int
-    cacheReadTokens: NotRequired[int]
-    cacheWriteTokens: NotRequired[int]
-    reasoningTokens: NotRequired[int]
-
-
-class FinishReason(TypedDict):
-    """Why a model reply ended: `stop`, `tool-calls`, `max-tokens`, `aborted` or `error` (with `failure`)."""
-
-    kind: str
-    failure: NotRequired[Failure]
-
-
-class TurnEndReason(TypedDict):
-    """Why a turn ended: `completed`, `aborted` (`reason`), `blocked`, `error` (`error`), `max-tokens`,
-    `interrupted` (written by repair alone)."""
-
-    kind: str
-    reason: NotRequired[JsonObject]
-    error: NotRequired[Failure]
-
-
-class ToolSchema(TypedDict):
-    """A tool as the model sees it; `parameters` is a JSON Schema object."""
+class ToolSchema(Struct, frozen=True):
+    """What a model is told of one tool."""
 
     name: str
     description: str
     parameters: JsonObject
+    """JSON Schema of the arguments."""
 
-
-class CallConfig(TypedDict):
-    """The configuration of a model call, as a request header records it."""
-
-    provider: str
-    model: str
-    reasoningEffort: NotRequired[str]
-    temperature: NotRequired[float]
-    maxTokens: NotRequired[int]
-    stop: NotRequired[Sequence[str]]
+    def to_json(self) -> dict[str, Any]:
+        """`{name, description, parameters}`, as a request header holds it."""
+        return {"name": self.name, "description": self.description, "parameters": self.parameters}
 
 
 def new_message_id() -> str:
@@ -131,7 +91,7 @@ def text_block(text: str) -> TextBlock:
 def user_message(
     content: str | Iterable[JsonObject | Block],
     source: JsonObject | None = None,
-    id: str | None = None,  # noqa: A002
+    message_id: str | None = None,
 ) -> Message:
     """A message to the model. `source` defaults to the person at the keyboard, the id to a fresh one."""
     blocks = [text_block(content)] if isinstance(content, str) else list(content)
@@ -140,7 +100,7 @@ def user_message(
             "content": blocks,
             "source": {"kind": "user"} if source is None else source,
             "role": "user",
-            "id": id or new_message_id(),
+            "id": message_id or new_message_id(),
         }
     )
 
@@ -150,7 +110,7 @@ def assistant_message(
     provider: str,
     model: str,
     replay_state: JsonObject | None = None,
-    id: str | None = None,  # noqa: A002
+    message_id: str | None = None,
 ) -> Message:
     """A reply of the model; `replay_state` is what its adapter wants to see again."""
     source: dict[str, Any] = {"kind": "model", "provider": provider, "model": model}
@@ -161,7 +121,7 @@ def assistant_message(
             "role": "assistant",
             "content": list(content),
             "source": source,
-            "id": id or new_message_id(),
+            "id": message_id or new_message_id(),
         }
     )
 
@@ -171,7 +131,7 @@ def tool_result_message(
     content: Iterable[JsonObject | Block],
     is_error: bool = False,
     *,
-    id: str | None = None,  # noqa: A002
+    message_id: str | None = None,
 ) -> Message:
     """The answer to the tool call `call_id`."""
     block = {"type": "tool-result", "toolCallId": call_id, "content": list(content), "isError": is_error}
@@ -180,14 +140,19 @@ def tool_result_message(
             "source": {"kind": "tool", "callId": call_id},
             "content": [block],
             "role": "user",
-            "id": id or new_message_id(),
+            "id": message_id or new_message_id(),
         }
     )
 
 
 def text_of(message: Message) -> str:
     """The text blocks of a message, joined without anything between them."""
-    return "".join(block["text"] for block in message["content"] if block["type"] == "text")
+    return text_in(message["content"])
+
+
+def text_in(blocks: Iterable[Block]) -> str:
+    """The text blocks among these, joined without anything between them."""
+    return "".join(block["text"] for block in blocks if block["type"] == "text")
 
 
 def _message(value: dict[str, Any]) -> Message:

@@ -64,6 +64,7 @@ KNOWN = frozenset(
 """The closed set of format 0. It does not depend on which rows are mounted."""
 
 _PLAIN_REASONS = frozenset({"completed", "blocked", "max-tokens", "interrupted"})
+"""Turn end reasons that are a `kind` alone; `aborted` has a `reason` and `error` an `error`."""
 
 _registered: dict[str, int] = {}
 

@@ -68,11 +68,3 @@ class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """`is_concurrency_safe(arguments)`: exactly True lets the call overlap with others."""
     resources: "Callable[[Any, ToolCall], Resources | None] | None" = None
     """`resources(arguments, call)`: what the call touches; None runs it alone. Decides over the above."""
-
-
-class ToolProjection(msgspec.Struct, frozen=True):
-    """What a model is told of one tool. `parameters` is frozen JSON."""
-
-    name: str
-    description: str
-    parameters: Mapping[str, Any]

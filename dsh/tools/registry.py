@@ -14,14 +14,9 @@ from dsh.capabilities.bounds import MAX_TIMER_MS
 from dsh.errors import DshError
 from dsh.kernel import Context, Effect, Service, ServiceKey
 from dsh.session.error import JsonError
+from dsh.session.message import ToolSchema
 from dsh.session.value import freeze
-from dsh.tools.definition import (
-    RESERVED_NAME,
-    Resources,
-    ToolDefinition,
-    ToolOutput,
-    ToolProjection,
-)
+from dsh.tools.definition import RESERVED_NAME, Resources, ToolDefinition, ToolOutput
 from dsh.tools.error import ToolRegistrationError
 from dsh.tools.event import TOOLS_CHANGE, ToolsChanged
 from dsh.tools.execution import ToolCall, ToolResult
@@ -141,10 +136,10 @@ class ToolRegistry(Service):
         """The tool of that name as `scope` (an agent) sees it; without a scope, the global one."""
         return self._layers.find(name, scope)
 
-    def schemas(self, scope: object | None = None) -> tuple[ToolProjection, ...]:
+    def schemas(self, scope: object | None = None) -> tuple[ToolSchema, ...]:
         """What a model is told of the tools that `scope` sees, sorted by name. Immutable."""
         return tuple(
-            ToolProjection(tool.name, tool.description, tool.parameters)
+            ToolSchema(tool.name, tool.description, tool.parameters)
             for tool in self._layers.visible(scope).values()
         )
 

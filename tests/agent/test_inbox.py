@@ -39,7 +39,7 @@ class Watched:
 
 
 def message(name: str) -> Message:
-    return user_message(name, id=name)
+    return user_message(name, message_id=name)
 
 
 TARGETS: tuple[InboxTarget, ...] = ("next-turn", "next-step")

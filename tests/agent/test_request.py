@@ -20,9 +20,9 @@ from dsh.agent.model_selection import SelectedModel
 from dsh.agent.prompt import SYSTEM_PROMPT
 from dsh.llm.adapter import EffortInfo, ModelInfo, ReasoningInfo
 from dsh.llm.registry import LLM_STREAM
-from dsh.llm.request import LlmCallConfig, LlmRequest, ToolSchema
+from dsh.llm.request import LlmCallConfig, LlmRequest
 from dsh.session.log import Session
-from dsh.session.message import user_message
+from dsh.session.message import ToolSchema, user_message
 from tests.agent.kit import Loop, calls, data_of, ends, failed, loop, text
 from tests.aio import aio
 

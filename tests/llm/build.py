@@ -6,9 +6,9 @@ from typing import Any
 
 from dsh.llm.chat_completions import ChatTranslator
 from dsh.llm.failure import LlmFailure
-from dsh.llm.request import LlmCallConfig, LlmRequest, ToolSchema
+from dsh.llm.request import LlmCallConfig, LlmRequest
 from dsh.session.chunk import Chunk, Finish
-from dsh.session.message import Message, assistant_message, tool_result_message, user_message
+from dsh.session.message import Message, ToolSchema, assistant_message, tool_result_message, user_message
 
 TEXT_BLOCK = {"type": "text", "text": "hi"}
 

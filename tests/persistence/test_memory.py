@@ -21,7 +21,7 @@ def turn(number: int) -> list[bytes]:
     return [
         turn_start(seq, number),
         line("step/start", seq + 1, at),
-        line("user/message", seq + 2, user_message("go on", id=f"m-{number}"), surfaceOp="append"),
+        line("user/message", seq + 2, user_message("go on", message_id=f"m-{number}"), surfaceOp="append"),
         line("assistant/chunk", seq + 3, {**at, "chunk": delta}),
         line("step/end", seq + 4, at),
         turn_end(seq + 5, number),
@@ -33,7 +33,7 @@ def small_rows() -> bytes:
 
 
 def one_long_line() -> bytes:
-    long = user_message("x" * 4_000_000, id="m-1")
+    long = user_message("x" * 4_000_000, message_id="m-1")
     return turn_start(0) + line("user/message", 1, long, surfaceOp="append") + turn_end(2)
 
 
@@ -64,5 +64,5 @@ def test_what_is_held_as_text_reads_as_what_it_was(tmp_path: Path) -> None:
     view: LogView = view_of(path)
 
     assert [event.seq for event in view.events()] == list(range(TURNS * 6))
-    assert view.event(8).data == user_message("go on", id="m-2")
+    assert view.event(8).data == user_message("go on", message_id="m-2")
     assert [message["id"] for message in view.derive_messages()][-1] == f"m-{TURNS}"

@@ -45,7 +45,7 @@ def prompt(text: str = "say hi", id: str = "m-1") -> Message:  # noqa: A002
 
 
 def reply(*blocks: JsonObject, id: str = "a-1") -> Message:  # noqa: A002
-    return assistant_message(blocks or (text_block("hi!"),), "acme", "acme-1", id=id)
+    return assistant_message(blocks or (text_block("hi!"),), "acme", "acme-1", message_id=id)
 
 
 def call_block(call_id: str, name: str = "bash", arguments: str = "{}") -> dict[str, Any]:
@@ -53,7 +53,7 @@ def call_block(call_id: str, name: str = "bash", arguments: str = "{}") -> dict[
 
 
 def result(call_id: str, text: str = "done", id: str | None = None) -> Message:  # noqa: A002
-    return tool_result_message(call_id, [text_block(text)], False, id=id or f"r-{call_id}")
+    return tool_result_message(call_id, [text_block(text)], False, message_id=id or f"r-{call_id}")
 
 
 def say(log: Session, text: str, id: str) -> int:  # noqa: A002

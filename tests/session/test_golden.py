@@ -45,7 +45,7 @@ def golden() -> Session:
         Finish({"kind": "stop"}),
     ):
         log.append_chunk(1, 1, chunk)
-    reply = assistant_message([text], "acme", "acme-1", id="m-2")
+    reply = assistant_message([text], "acme", "acme-1", message_id="m-2")
     log.append(
         "assistant/message",
         {"turn": 1, "step": 1, "message": reply, "usage": usage},
