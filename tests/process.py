@@ -12,7 +12,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def is_gone(pid: int, bound_s: float = 2) -> bool:
+def is_gone(pid: int, bound_s: float = 30) -> bool:
     """Whether the process ends within the bound: a kill takes effect a moment after it was sent."""
     deadline = time.monotonic() + bound_s
     while is_running(pid):

@@ -198,8 +198,8 @@ async def settled(fiber: Any) -> None:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Let the loop run until something holds; fails after a few seconds."""
-    async with asyncio.timeout(10):
+    """Let the loop run until something holds; fails when it never does."""
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.001)
 

@@ -204,19 +204,23 @@ async def test_a_user_cancel_before_the_end_stays_the_cause() -> None:
 async def test_the_end_waits_for_a_tool_that_does_not_cooperate() -> None:
     async with loop(calls(("c1", "slow", "{}"))) as it:
         handle = await it.create()
-        done: list[str] = []
+        started, gate = asyncio.Event(), asyncio.Event()
 
         async def slow(args: Any, exec: Any) -> str:  # noqa: A002
-            await asyncio.sleep(0.02)
-            done.append("tool")
+            started.set()
+            await gate.wait()
             return ""
 
         it.tool("slow", slow)
         handle.agent.followup(user_message("go"))
-        await until(lambda: data_of(handle.agent.session, "tool/call"))
-        await asyncio.sleep(0)
-        await handle.dispose()
-        assert done == ["tool"]
+        await started.wait()
+        ending = asyncio.ensure_future(handle.dispose())
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert not ending.done()
+        assert data_of(handle.agent.session, "tool/result") == []
+        gate.set()
+        await ending
         assert data_of(handle.agent.session, "tool/result")[0]["error"]["code"] == "ABORTED"
 
 

@@ -15,10 +15,19 @@ from dsh.capabilities.local_fs.provider import FsConfig, LocalFileSystem
 NOBODY = 65_534
 
 
+def reachable() -> str:
+    """A directory for temporary files that the unprivileged user can come to."""
+    for name in (tempfile.gettempdir(), "/tmp", "/var/tmp"):
+        place = Path(name).resolve()
+        if os.geteuid() != 0 or all(path.stat().st_mode & 0o001 for path in (place, *place.parents)):
+            return name
+    raise AssertionError("no directory for temporary files is open to other users")
+
+
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A folder of the unprivileged user, outside pytest's private ones."""
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(dir=reachable()) as name:
         path = Path(name)
         if os.geteuid() == 0:
             os.chown(path, NOBODY, NOBODY)

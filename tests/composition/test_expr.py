@@ -84,4 +84,4 @@ def test_size_and_depth_are_bounded(text: str) -> None:
     started = time.monotonic()
     with pytest.raises(ExpressionError):
         check(expr(text))
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30

@@ -4,6 +4,7 @@ import os
 import pty
 import random
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from dsh.testing.workspace import Finished, Workspace, finish, log_rows
+from tests.e2e.bounds import bounded
 from tests.e2e.model import Model
 from tests.e2e.reply import bash, text
 
@@ -139,24 +141,28 @@ def test_a_listener_neither_ends_the_process_nor_hangs_it(
     assert is_closed(rows_of(space))
 
 
-def signalled(space: Workspace, words: tuple[str, ...], number: signal.Signals, times: int = 1) -> Finished:
+def signalled(space: Workspace, words: tuple[str, ...], number: signal.Signals) -> Finished:
     """Start a run, and send the signal once its plugin is at work."""
+    process = at_work(space, words)
+    process.send_signal(number)
+    return finish(process)
+
+
+def at_work(space: Workspace, words: tuple[str, ...]) -> "subprocess.Popen[bytes]":
+    """Start a run whose plugin tells when it is at work, and wait for that."""
     process = space.start(*words)
     deadline = time.monotonic() + 20
     while not (space.work / "started").exists():
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.01)
-    for _ in range(times):
-        process.send_signal(number)
-        time.sleep(0.1)
-    return finish(process, timeout_s=30)
+    return process
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("event", ["AGENT_PRE_STEP", "TOOLS_PRE_EXECUTE"])
 def test_a_listener_that_never_answers_is_given_up_after_a_signal_and_the_turn_is_closed(
     space: Workspace, answering: Answering, event: str
 ) -> None:
+    space.program = bounded(grace_s=0.5)
     answering(bash("echo hi"), text("done"))
     plugin = NEVER.format(event=event)
     done = signalled(space, with_plugin(space, plugin), signal.SIGTERM)
@@ -167,25 +173,25 @@ def test_a_listener_that_never_answers_is_given_up_after_a_signal_and_the_turn_i
     assert rows[-1]["data"]["reason"]["reason"] == {"kind": "hook", "reason": "signal:SIGTERM"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("body", ["time.sleep(1000)", "await asyncio.sleep(1000)"])
 def test_a_body_that_never_ends_is_left_after_a_signal(
     space: Workspace, answering: Answering, body: str
 ) -> None:
+    space.program = bounded(grace_s=0.5)
     answering(ODD_CALL, text("done"))
-    start = time.monotonic()
     done = signalled(space, with_plugin(space, TOOL.format(body=body)), signal.SIGINT)
     assert done.code == 130
-    assert time.monotonic() - start < 12
     assert is_closed(rows_of(space)) == (body != "time.sleep(1000)"), "what blocks the loop is for the repair"
 
 
 def test_two_interrupts_end_a_blocked_run_at_once(space: Workspace, answering: Answering) -> None:
+    space.program = bounded(heartbeat_s=1000, limit_s=1000)
     answering(ODD_CALL, text("done"))
-    start = time.monotonic()
-    words = with_plugin(space, TOOL.format(body="time.sleep(1000)"))
-    assert signalled(space, words, signal.SIGINT, times=2).code == 130
-    assert time.monotonic() - start < 4
+    process = at_work(space, with_plugin(space, TOOL.format(body="time.sleep(1000)")))
+    for _ in range(2):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.1)  # two that come together count as one
+    assert finish(process).code == 130
 
 
 @pytest.mark.parametrize("keys", [b"\x03", b"\x03\x03"])

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dsh.cli.shutdown import DISPOSAL_S
 from dsh.testing.workspace import Finished, Workspace, finish, log_rows
 from tests.e2e.model import Model
 from tests.e2e.reply import bash, text
@@ -81,11 +82,10 @@ def test_second_signal_ends_at_once_and_leaves_no_child(space: Workspace, answer
     wait_for(space.work / "child.pid")
     process.send_signal(signal.SIGINT)
     time.sleep(0.2)
-    start = time.monotonic()
     process.send_signal(signal.SIGINT)
-    done = finish(process, timeout_s=20)
+    done = finish(process)
     assert done.code == 130
-    assert time.monotonic() - start < 2
+    assert last_row(space)["type"] != "turn/end", "it did not wait for the orderly end"
     assert is_gone(int((space.work / "child.pid").read_text()))
 
 
@@ -129,15 +129,13 @@ def test_two_interrupts_at_a_terminal_end_a_disposal_that_never_ends(
         os.chdir(space.work)
         os.execve(words[0], words, space.environment({}))
     wait_for(space.work / "disposing")
-    start = time.monotonic()
     os.write(terminal, b"\x03")
     time.sleep(0.1)
     with contextlib.suppress(OSError):  # the first one was enough: a normal end was under way
         os.write(terminal, b"\x03")
     _, status = os.waitpid(pid, 0)
     os.close(terminal)
-    assert os.waitstatus_to_exitcode(status) == 130
-    assert time.monotonic() - start < 3
+    assert os.waitstatus_to_exitcode(status) == 130, "0 is the code of the bound"
 
 
 @pytest.mark.slow
@@ -150,4 +148,4 @@ def test_stuck_disposal_is_cut_after_its_bound_with_the_code_of_the_run(
     start = time.monotonic()
     done = space.run("--profile", "headless", "--patch", "p.yml", "x", timeout_s=20)
     assert (done.code, done.stdout) == (0, "done\n")
-    assert 4 < time.monotonic() - start < 12
+    assert time.monotonic() - start > DISPOSAL_S

@@ -457,7 +457,7 @@ async def test_the_limit_on_the_first_token_ends_with_it() -> None:
 @aio
 async def test_a_cancelled_signal_ends_the_call_at_once(behaviour: str) -> None:
     signal = CancelToken()
-    async with against(behaviour, options=MockOptions(chunk_delay_ms=5000)) as (run, server):
+    async with against(behaviour, options=MockOptions(chunk_delay_ms=60_000)) as (run, server):
         asyncio.get_running_loop().call_later(0.05, signal.cancel, "enough")
         started = asyncio.get_running_loop().time()
         chunks = await run.ask(signal=signal)
@@ -467,7 +467,7 @@ async def test_a_cancelled_signal_ends_the_call_at_once(behaviour: str) -> None:
             "kind": "aborted",
             "failure": {"message": "the request was cancelled", "code": "ABORTED"},
         }
-        assert asyncio.get_running_loop().time() - started < 4
+        assert asyncio.get_running_loop().time() - started < 30
         assert server.requests[0].outcome in ("client_closed", "stalled")
 
 

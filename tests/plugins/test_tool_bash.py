@@ -162,7 +162,7 @@ async def test_processes_left_in_the_background_are_told() -> None:
         shown = text(await bash(ctx, command="sleep 45 & echo up", description="d"))
 
         assert shown == f"up\n{tool_bash.BACKGROUND_NOTE}"
-        assert time.monotonic() - started < 3
+        assert time.monotonic() - started < 30
 
 
 @pytest.mark.parametrize(

@@ -221,7 +221,7 @@ async def test_what_cannot_be_searched_is_told_and_not_waited_for(tmp_path: Path
             assert await kit.code("grep", pattern="x", path=path) == "SEARCH_FAILED", path
             assert await kit.code("glob", pattern="x", path=path) == "SEARCH_FAILED", path
 
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 30
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ async def test_a_cancelled_search_is_aborted(tmp_path: Path) -> None:
     async with searching(tmp_path) as kit:
         processes = kit.ctx.get(SUBPROCESS)
         assert processes is not None
-        slow = Program(("/bin/sh", "-c", "sleep 20"))
+        slow = Program(("/bin/sh", "-c", "sleep 60"))
         search = SearchProgram(processes, Config(sample_over_cap_glob_results=False), slow)
         asyncio.get_running_loop().call_later(0.1, signal.cancel, "stop")
         started = time.monotonic()
@@ -311,7 +311,7 @@ async def test_a_cancelled_search_is_aborted(tmp_path: Path) -> None:
             await search.run([], ".", str(tmp_path), signal)
 
     assert caught.value.code == "SEARCH_ABORTED"
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
 
 
 def test_a_partial_failure_keeps_the_result_and_is_told() -> None:
