@@ -143,11 +143,12 @@ class Process:
             self.group.signal(signal.SIGKILL)
             raise
         finally:
-            is_held_outside = bool(self._reading) and not self.group.is_alive()
+            left = self.group.is_alive()  # before the pipes close: who writes on dies of that
+            is_held_outside = bool(self._reading) and not left
             self._release()
-        if self.group.is_alive() and self._kill_at is not None:
+        if left and self._kill_at is not None:
             await self._group_over.wait()
-        left = self.group.is_alive()
+            left = self.group.is_alive()
         return ExitStatus(
             exit_code=code if code is not None and code >= 0 else None,
             signal=_signal_name(-code) if code is not None and code < 0 else None,
