@@ -84,15 +84,18 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
     """Options of the `tool-bash` row."""
 
     enable_run_in_background: bool = True
-    """Offer `run_in_background` where a `jobs` service is there to hold the job."""
+    """Whether a call may ask for `run_in_background`. It is not offered while no row holds jobs, and a call
+    that asks for it all the same is refused: run in the foreground it might never end.
+    """
 
 
 class Bash:
     """The body of the tool."""
 
-    def __init__(self, ctx: Context, shell: Shell) -> None:
+    def __init__(self, ctx: Context, shell: Shell, *, background: bool = True) -> None:
         self._ctx = ctx
         self._shell = shell
+        self._no_background = "nothing here holds background jobs" if background else "it is switched off"
         self._escalation = Escalation("command", shell.sandbox_mode is not None)
 
     def definition(self) -> ToolDefinition:
@@ -130,6 +133,11 @@ class Bash:
         if timeout_ms is not None and not (timeout_ms > 0 and math.isfinite(timeout_ms)):
             raise ToolError(f"timeoutMs must be a positive number, got {timeout_ms}")
         policy = await self._escalation.policy_of(self._ctx, execution, args)
+        if args.get("run_in_background") is True:
+            raise ToolError(
+                f"run_in_background is not available: {self._no_background}; "
+                "leave it out, and bound the command by timeoutMs"
+            )
         result = await self._shell.run(
             ShellRequest(
                 command=args["command"],
@@ -146,7 +154,7 @@ class Bash:
 
     @staticmethod
     def _workdir(asked: str | None, execution: ToolExecution, policy: SandboxPolicy | None) -> str | None:
-        root = execution.session.header.cwd if execution.session is not None else None
+        root = execution.cwd
         base = os.path.realpath(root) if root else (policy.workspace_root if policy else None)
         if not asked:
             if base is not None and not os.path.isdir(base):  # noqa: PTH112
@@ -225,7 +233,7 @@ def apply(ctx: Context, config: Config) -> None:
             hint="mount the sandbox-policy row, or bash-local in place of bash-sandbox",
         )
     tools = ctx.use(TOOLS)
-    tools.register(Bash(ctx, shell).definition())
+    tools.register(Bash(ctx, shell, background=config.enable_run_in_background).definition())
 
     def text(context: PromptContext) -> str | None:
         return SECTION if tools.get("bash", context.agent) is not None else None

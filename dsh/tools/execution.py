@@ -10,8 +10,6 @@ from dsh.kernel import CancelToken
 from dsh.session.log import Session
 from dsh.session.message import Message
 
-__all__ = ["AgentRef", "ToolCall", "ToolExecution", "ToolFailure", "ToolResult", "ToolSuccess"]
-
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What a caller asks the registry to run."""
@@ -34,6 +32,11 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def session(self) -> Session | None:
         """The session of the calling agent."""
         return self.agent.session if self.agent is not None else None
+
+    @property
+    def cwd(self) -> str | None:
+        """The working directory of that session, where it has one."""
+        return self.session.header.cwd if self.session is not None else None
 
 
 class ToolExecution:
@@ -79,6 +82,11 @@ class ToolExecution:
     def session(self) -> Session | None:
         """The session of the calling agent."""
         return self._call.session
+
+    @property
+    def cwd(self) -> str | None:
+        """The working directory of that session, where it has one."""
+        return self._call.cwd
 
     @property
     def parent(self) -> object | None:

@@ -187,9 +187,7 @@ class Invocation:
             return aborted(started=False)
         execution.signal = fused
         try:
-            definition = self._tools.get(self._call.name, self._call.agent)
-            if definition is None:
-                raise ToolNotFoundError(self._call.name)
+            definition = self._definition()
             self.body_started = True
             value = await _contained(_run(definition, execution), f'tool "{definition.name}"')
             result: ToolResult = success_of(definition, execution, value)
@@ -209,13 +207,7 @@ class Invocation:
         """The outcome of the wrappers: one they made themselves is held to the tool's own contract."""
         if isinstance(result, ToolSuccess):
             if result is not self._produced:
-                definition = self._tools.get(self._call.name, self._call.agent)
-                if definition is None:
-                    raise ToolNotFoundError(self._call.name)
-                checked = success_of(definition, self.execution, result.value)
-                result = msgspec.structs.replace(
-                    result, value=checked.value, content=checked.content, meta=checked.meta
-                )
+                result = self._with_value(result, result.value)
             concludes = result.concludes_turn or self.execution.concludes_turn
             return msgspec.structs.replace(result, concludes_turn=concludes)
         if isinstance(result, ToolFailure):
@@ -256,13 +248,7 @@ class Invocation:
                 raise ToolError("a listener of tools/post-execute replaced content and value at once")
             if not isinstance(result, ToolSuccess):
                 raise ToolError("a listener of tools/post-execute gave a failed call a value")
-            definition = self._tools.get(self._call.name, self._call.agent)
-            if definition is None:
-                raise ToolNotFoundError(self._call.name)
-            checked = success_of(definition, self.execution, decision.value)
-            result = msgspec.structs.replace(
-                result, value=checked.value, content=checked.content, meta=checked.meta
-            )
+            result = self._with_value(result, decision.value)
         elif decision.content is not None:
             result = msgspec.structs.replace(result, content=content_of(decision.content))
         contexts = (*result.additional_contexts, *decision.additional_contexts)
@@ -276,6 +262,19 @@ class Invocation:
             return result if content is None else msgspec.structs.replace(result, content=content_of(content))
         except Exception as error:
             return settled(failure_of(error))
+
+    def _definition(self) -> ToolDefinition:
+        definition = self._tools.get(self._call.name, self._call.agent)
+        if definition is None:
+            raise ToolNotFoundError(self._call.name)
+        return definition
+
+    def _with_value(self, result: ToolSuccess, value: object) -> ToolSuccess:
+        """The result with a value that the tool did not give: checked and rendered like its own."""
+        checked = success_of(self._definition(), self.execution, value)
+        return msgspec.structs.replace(
+            result, value=checked.value, content=checked.content, meta=checked.meta
+        )
 
     # -- state -----------------------------------------------------------------------------------
 

@@ -24,11 +24,15 @@ from dsh.tools.layer import Guard, Layer, Layers, Restriction
 from dsh.tools.pipeline import Invocation
 from dsh.tools.schema import check_schema
 
+TOOLS: "ServiceKey[ToolRegistry]" = ServiceKey("tools")
+
 ExecutionMode = Literal["parallel", "exclusive"]
 
 
 class ToolRegistry(Service):
     """Holds the layers of tools. Implements the `tools` service."""
+
+    provide = TOOLS
 
     def __init__(self, ctx: Context) -> None:
         self._layers = Layers()
@@ -94,37 +98,39 @@ class ToolRegistry(Service):
 
     def guard(self, check: Guard) -> Effect:
         """Ask `check(execution)` before each call of the caller's scope; a reason denies. It cannot allow."""
-        ctx = self.ctx
 
-        def setup() -> Callable[[], None]:
-            layer = self._layers.open(ctx.scope)
+        def add(layer: Layer) -> Callable[[], None]:
             layer.guards.append(check)
+            return lambda: layer.guards.remove(check)
 
-            def undo() -> None:
-                layer.guards.remove(check)
-                self._layers.close_if_empty(layer)
+        return self._change(add, "tools.guard()", is_visible=False)
 
-            return undo
-
-        return ctx.effect(setup, "tools.guard()")
-
-    def _change(self, add: Callable[[Layer], Callable[[], None]], label: str) -> Effect:
+    def _change(
+        self, add: Callable[[Layer], Callable[[], None]], label: str, *, is_visible: bool = True
+    ) -> Effect:
+        """Change the layer of the caller's scope; a change of what a scope sees is told."""
         ctx = self.ctx
+
+        def tell(layer: Layer) -> None:
+            if is_visible:
+                self.owner_ctx.emit(TOOLS_CHANGE, ToolsChanged(layer.key))
 
         def setup() -> Callable[[], None]:
             layer = self._layers.open(ctx.scope)
             remove = add(layer)
 
-            def undo() -> None:
+            def take_back() -> None:
                 remove()
                 self._layers.close_if_empty(layer)
-                self.owner_ctx.emit(TOOLS_CHANGE, ToolsChanged(layer.key))
+
+            def undo() -> None:
+                take_back()
+                tell(layer)
 
             try:
-                self.owner_ctx.emit(TOOLS_CHANGE, ToolsChanged(layer.key))
+                tell(layer)
             except BaseException:
-                remove()
-                self._layers.close_if_empty(layer)
+                take_back()
                 raise
             return undo
 
@@ -180,10 +186,6 @@ class ToolRegistry(Service):
         await invocation.prepare()
         await invocation.dispatch()
         return await invocation.finalize()
-
-
-TOOLS: ServiceKey[ToolRegistry] = ServiceKey("tools")
-ToolRegistry.provide = TOOLS
 
 
 def _checked(found: Any) -> ToolDefinition:

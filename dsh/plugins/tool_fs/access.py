@@ -46,10 +46,6 @@ def base_directory(path: str, cwd: str | None) -> str | None:
     return os.path.realpath(cwd)
 
 
-def session_cwd(call: ToolCall | ToolExecution) -> str | None:
-    return call.session.header.cwd if call.session is not None else None
-
-
 async def resolve(
     fs: FileSystem,
     args: Args,
@@ -58,7 +54,7 @@ async def resolve(
 ) -> FsTarget:
     """The file a call means: relative to the policy's workspace, else to the session's directory."""
     path = file_path(args)
-    cwd = policy.workspace_root if policy is not None else session_cwd(execution)
+    cwd = policy.workspace_root if policy is not None else execution.cwd
     return await fs.resolve(path, base_directory(path, cwd), signal=execution.signal)
 
 
@@ -66,7 +62,7 @@ def resource_key(fs: FileSystem, args: Args, call: ToolCall) -> str | None:
     """The scheduler's key of the file a call means; None where the path means nothing."""
     path: str = args["file_path"]
     try:
-        return f"fs:{fs.target_of(path, base_directory(path, session_cwd(call))).target_key}"
+        return f"fs:{fs.target_of(path, base_directory(path, call.cwd)).target_key}"
     except FsError:
         return None
 

@@ -11,8 +11,7 @@ HERE = "."
 
 def working_directory(execution: ToolExecution) -> str:
     """The session's directory, else the process's."""
-    cwd = execution.session.header.cwd if execution.session is not None else None
-    return cwd or os.getcwd()
+    return execution.cwd or os.getcwd()
 
 
 def search_root(args: Args) -> str:
