@@ -25,7 +25,7 @@ Flags:
   --              what follows is the task, even if it starts with a dash
 
 Exit code: 0 done, 1 the model or the agent failed, 2 wrong command line, 3 wrong composition,
-4 key missing or refused, 130 interrupted, 143 terminated.
+4 key missing or refused, 8 session not stored, 130 interrupted, 143 terminated.
 
 Example: {EXAMPLE}
 """
