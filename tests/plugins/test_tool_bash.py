@@ -174,6 +174,7 @@ async def test_processes_left_in_the_background_are_told() -> None:
         ({"command": "true", "timeoutMs": 0}, "timeoutMs must be a positive number, got 0", None),
         ({"command": "true", "workdir": "/no/such"}, "workdir '/no/such' is not a directory", None),
         ({"command": "true", "sandbox_permissions": "danger-full-access"}, "give both or neither", None),
+        ({"command": "true", "run_in_background": True}, "run_in_background is not available", None),
         ({"command": 3}, 'invalid arguments: "command" must be a string', "INVALID_ARGS"),
         ({}, 'invalid arguments: missing required property "command"', "INVALID_ARGS"),
     ],
