@@ -16,8 +16,6 @@ from dsh.session.message import ToolSchema
 
 IDENTITY_ORDER = -100
 PERSONA_ORDER = 0
-TOOL_GUIDANCE_ORDER = 100
-"""Sections that explain tools stand from 100 to 199."""
 
 RUNTIME_CONTEXT_OWNER = "@deepseek-ai/dsh-system-prompt"
 """The `source.plugin` of runtime-context messages, as the original writes it."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from dsh.agent.prompt import SYSTEM_PROMPT, PromptContext
+from dsh.agent.guidance import explain_tool
 from dsh.capabilities.sandbox import SANDBOX_POLICY, SandboxPolicy
 from dsh.capabilities.shell import SHELL, Shell, ShellRequest, ShellResult, StreamText
 from dsh.capabilities.shell_env import SHELL_ENV
@@ -232,12 +232,5 @@ def apply(ctx: Context, config: Config) -> None:
             "row tool-bash: the shell confines but no row provides sandboxPolicy",
             hint="mount the sandbox-policy row, or bash-local in place of bash-sandbox",
         )
-    tools = ctx.use(TOOLS)
-    tools.register(Bash(ctx, shell, background=config.enable_run_in_background).definition())
-
-    def text(context: PromptContext) -> str | None:
-        return SECTION if tools.get("bash", context.agent) is not None else None
-
-    ctx.inject(
-        [SYSTEM_PROMPT], lambda inner: inner.use(SYSTEM_PROMPT).section("tool:bash", SECTION_ORDER, text)
-    )
+    ctx.use(TOOLS).register(Bash(ctx, shell, background=config.enable_run_in_background).definition())
+    explain_tool(ctx, "bash", SECTION_ORDER, SECTION)

@@ -9,9 +9,12 @@ from dsh.tools.arguments import check_arguments, without_nulls
 from dsh.tools.definition import TEXT_OUTPUT, Args, Blocks, Resources, ToolDefinition, ToolOutput
 from dsh.tools.dsl import Node, compile_parameters, compile_schema
 from dsh.tools.execution import ToolCall, ToolExecution, ToolResult
-from dsh.tools.schema import validate
+from dsh.tools.schema import Schema, validate
 
 __all__ = ["TEXT_OUTPUT", "ToolOutput", "typed_tool"]
+
+Execute = Callable[[Args, ToolExecution], Awaitable[Any]]
+Touch = Callable[[Args, ToolCall], Resources | None]
 
 
 def typed_tool(
@@ -20,9 +23,9 @@ def typed_tool(
     description: str,
     parameters: Mapping[str, Node],
     output: ToolOutput,
-    execute: Callable[[Args, ToolExecution], Awaitable[Any]],
+    execute: Execute,
     concurrency_safe: bool | Callable[[Args], bool] = False,
-    resources: Callable[[Args, ToolCall], Resources | None] | None = None,
+    resources: Touch | None = None,
     timeout_ms: float | msgspec.UnsetType | None = msgspec.UNSET,
     finalize_content: Callable[[ToolExecution, ToolResult], Blocks | None] | None = None,
 ) -> ToolDefinition:
@@ -49,36 +52,47 @@ def typed_tool(
     """
     schema = compile_parameters(parameters, where=f"parameters of tool {name!r}")
     compiled = compile_schema(output.schema, where=f"output of tool {name!r}")
+    typed = _Typed(schema, execute, concurrency_safe, resources)
     meta = output.presentation_meta
-
-    async def run(arguments: Any, execution: ToolExecution) -> Any:
-        return await execute(check_arguments(schema, arguments, execution.arguments_problem), execution)
-
-    def fitting(arguments: Any) -> Any:
-        arguments = without_nulls(schema, arguments)
-        return None if validate(schema, arguments) else arguments
-
-    def is_safe(arguments: Any) -> bool:
-        args = fitting(arguments)
-        if args is None:
-            return False
-        return concurrency_safe is True or (callable(concurrency_safe) and concurrency_safe(args) is True)
-
-    def touched(arguments: Any, call: ToolCall) -> Resources | None:
-        args = fitting(arguments)
-        return None if args is None or resources is None else resources(args, call)
-
-    def projected(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-        return lambda arguments, value: function(without_nulls(schema, arguments), value)
-
     return ToolDefinition(
         name=name,
         description=description,
         parameters=schema,
-        output=ToolOutput(compiled, projected(output.render), projected(meta) if meta else None),
-        execute=run,
+        output=ToolOutput(
+            compiled, typed.projection(output.render), typed.projection(meta) if meta else None
+        ),
+        execute=typed.execute,
         finalize_content=finalize_content,
         timeout_ms=timeout_ms,
-        is_concurrency_safe=is_safe if concurrency_safe else None,
-        resources=touched if resources else None,
+        is_concurrency_safe=typed.is_safe if concurrency_safe else None,
+        resources=typed.resources if resources else None,
     )
+
+
+class _Typed:
+    """The functions of one tool behind the check of their arguments."""
+
+    def __init__(
+        self, schema: Schema, execute: Execute, safe: bool | Callable[[Args], bool], resources: Touch | None
+    ) -> None:
+        self._schema, self._execute, self._safe, self._resources = schema, execute, safe, resources
+
+    async def execute(self, arguments: Any, execution: ToolExecution) -> Any:
+        args = check_arguments(self._schema, arguments, execution.arguments_problem)
+        return await self._execute(args, execution)
+
+    def is_safe(self, arguments: Any) -> bool:
+        args = self._fitting(arguments)
+        return args is not None and (self._safe(args) if callable(self._safe) else self._safe) is True
+
+    def resources(self, arguments: Any, call: ToolCall) -> Resources | None:
+        args = self._fitting(arguments)
+        return None if args is None or self._resources is None else self._resources(args, call)
+
+    def projection(self, function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        return lambda arguments, value: function(without_nulls(self._schema, arguments), value)
+
+    def _fitting(self, arguments: Any) -> Args | None:
+        """The arguments, None where they do not fit."""
+        args: Args = without_nulls(self._schema, arguments)
+        return None if validate(self._schema, args) else args

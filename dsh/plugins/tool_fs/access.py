@@ -2,7 +2,8 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from dsh.capabilities.fs import (
     FS_OBSERVED,
@@ -20,6 +21,12 @@ from dsh.tools.escalation import Escalation
 from dsh.tools.execution import ToolCall, ToolExecution
 
 SUBJECT = "operation"
+FILE_PATH: Mapping[str, Any] = {
+    "type": "string",
+    "required": True,
+    "description": "Path of the file, absolute or relative to the working directory.",
+}
+"""The parameter that all three have."""
 
 _REMEDIES = {
     "FS_STALE_VERSION": "re-read the file, then retry",

@@ -5,7 +5,7 @@ from typing import Any
 
 from dsh.capabilities.fs import FS, FS_EDIT_INTENT, FsEditIntent, FsEditRequest, FsIntent, Present
 from dsh.kernel import Context, ScopeTarget
-from dsh.plugins.tool_fs.access import escalation, explained, file_path, observe, resolve, writes
+from dsh.plugins.tool_fs.access import FILE_PATH, escalation, explained, file_path, observe, resolve, writes
 from dsh.plugins.tool_fs.diff import file_diffs
 from dsh.tools.definition import Args, ToolDefinition, ToolOutput
 from dsh.tools.error import ToolError
@@ -26,6 +26,23 @@ _VALUE = {
         "after": {"type": "string", "required": True},
         "note": {"type": "string"},
     },
+}
+
+
+DESCRIPTION = (
+    "Replace text in a file. `old_string` is matched literally, white space and all, and must occur exactly "
+    "once unless `replace_all` is true. Nothing else in the file changes. Read the file first: an edit of a "
+    "file that was not read, or that has changed since, is refused."
+)
+_PARAMETERS: Mapping[str, Mapping[str, Any]] = {
+    "file_path": FILE_PATH,
+    "old_string": {"type": "string", "required": True, "description": "The text to replace."},
+    "new_string": {
+        "type": "string",
+        "required": True,
+        "description": "What to put in its place; different from old_string, may be empty.",
+    },
+    "replace_all": {"type": "boolean", "description": "Replace every occurrence. Default false."},
 }
 
 
@@ -55,30 +72,8 @@ def edit_tool(ctx: Context) -> ToolDefinition:
 
     return typed_tool(
         name="edit",
-        description=offer.description(
-            "Replace text in a file. `old_string` is matched literally, white space and all, and must occur "
-            "exactly once unless `replace_all` is true. Nothing else in the file changes. Read the file "
-            "first: an edit of a file that was not read, or that has changed since, is refused.",
-        ),
-        parameters=offer.parameters(
-            {
-                "file_path": {
-                    "type": "string",
-                    "required": True,
-                    "description": "Path of the file, absolute or relative to the working directory.",
-                },
-                "old_string": {"type": "string", "required": True, "description": "The text to replace."},
-                "new_string": {
-                    "type": "string",
-                    "required": True,
-                    "description": "What to put in its place; different from old_string, may be empty.",
-                },
-                "replace_all": {
-                    "type": "boolean",
-                    "description": "Replace every occurrence. Default false.",
-                },
-            },
-        ),
+        description=offer.description(DESCRIPTION),
+        parameters=offer.parameters(_PARAMETERS),
         output=ToolOutput(_VALUE, _render, _meta),
         execute=execute,
         resources=writes(fs),

@@ -6,7 +6,7 @@ from typing import Any
 
 from dsh.capabilities.fs import FS, Absent, FileSystem, FsError, FsInfo, FsTarget, Present
 from dsh.kernel import Context
-from dsh.plugins.tool_fs.access import file_path, observe, resolve, resource_key
+from dsh.plugins.tool_fs.access import FILE_PATH, file_path, observe, resolve, resource_key
 from dsh.plugins.tool_fs.config import Config
 from dsh.plugins.tool_fs.envelope import envelope
 from dsh.plugins.tool_fs.language import language_of
@@ -76,19 +76,9 @@ def read_tool(ctx: Context, config: Config) -> ToolDefinition:
 
     return typed_tool(
         name="read",
-        description=(
-            "Read a UTF-8 text file and return its lines with their numbers. Without `offset` and `limit` "
-            f"it shows up to {config.read_limit} lines or {config.read_max_bytes} bytes from the start; the "
-            "last line of the result says whether more follows and at which offset. Use `offset` and "
-            "`limit` to page through large files. Prefer this over `cat` in a shell. Binary files, "
-            "directories and other encodings are refused."
-        ),
+        description=_description(config),
         parameters={
-            "file_path": {
-                "type": "string",
-                "required": True,
-                "description": "Path of the file, absolute or relative to the working directory.",
-            },
+            "file_path": FILE_PATH,
             "offset": {"type": "number", "description": "First line to show, counted from 1. Default 1."},
             "limit": {
                 "type": "number",
@@ -99,6 +89,16 @@ def read_tool(ctx: Context, config: Config) -> ToolDefinition:
         execute=execute,
         concurrency_safe=True,
         resources=resources,
+    )
+
+
+def _description(config: Config) -> str:
+    return (
+        "Read a UTF-8 text file and return its lines with their numbers. Without `offset` and `limit` it "
+        f"shows up to {config.read_limit} lines or {config.read_max_bytes} bytes from the start; the last "
+        "line of the result says whether more follows and at which offset. Use `offset` and `limit` to page "
+        "through large files. Prefer this over `cat` in a shell. Binary files, directories and other "
+        "encodings are refused."
     )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from dsh.capabilities.fs import FS, FS_WRITE_INTENT, FsIntent, FsWriteIntent, Present
 from dsh.kernel import Context, ScopeTarget
-from dsh.plugins.tool_fs.access import escalation, explained, file_path, observe, resolve, writes
+from dsh.plugins.tool_fs.access import FILE_PATH, escalation, explained, file_path, observe, resolve, writes
 from dsh.plugins.tool_fs.diff import file_diffs
 from dsh.plugins.tool_fs.envelope import envelope
 from dsh.tools.definition import Args, ToolDefinition, ToolOutput
@@ -27,6 +27,17 @@ _VALUE = {
         "after": {"type": "string", "required": True},
         "note": {"type": "string"},
     },
+}
+
+
+DESCRIPTION = (
+    "Write a text file: `content` becomes the whole file, byte for byte; parent directories are made. "
+    "Whatever the file held before is gone, so read an existing file first (this is required) and prefer "
+    "`edit` for small changes."
+)
+_PARAMETERS: Mapping[str, Mapping[str, Any]] = {
+    "file_path": FILE_PATH,
+    "content": {"type": "string", "required": True, "description": "The complete new content."},
 }
 
 
@@ -60,21 +71,8 @@ def write_tool(ctx: Context) -> ToolDefinition:
 
     return typed_tool(
         name="write",
-        description=offer.description(
-            "Write a text file: `content` becomes the whole file, byte for byte; parent directories are "
-            "made. Whatever the file held before is gone, so read an existing file first (this is "
-            "required) and prefer `edit` for small changes.",
-        ),
-        parameters=offer.parameters(
-            {
-                "file_path": {
-                    "type": "string",
-                    "required": True,
-                    "description": "Path of the file, absolute or relative to the working directory.",
-                },
-                "content": {"type": "string", "required": True, "description": "The complete new content."},
-            },
-        ),
+        description=offer.description(DESCRIPTION),
+        parameters=offer.parameters(_PARAMETERS),
         output=ToolOutput(_VALUE, _render, _meta),
         execute=execute,
         resources=writes(fs),
