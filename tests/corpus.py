@@ -6,4 +6,7 @@ import pytest
 
 CORPUS = Path(__file__).resolve().parent.parent.parent / "shared" / "corpus"
 
+if CORPUS.is_dir():
+    assert any(CORPUS.glob("*/*.jsonl*")), f"the corpus folder {CORPUS} holds no logs"
+
 needs_corpus = pytest.mark.skipif(not CORPUS.is_dir(), reason="no corpus folder at ../shared/corpus")

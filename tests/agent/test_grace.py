@@ -24,7 +24,7 @@ from dsh.session.message import user_message
 from dsh.session.store import SESSION_EVENT
 from dsh.tools.event import TOOLS_EXECUTE, TOOLS_POST_EXECUTE, TOOLS_PRE_EXECUTE
 from tests.agent.kit import Loop, calls, data_of, ends, failed, loop, short, text, until
-from tests.aio import aio
+from tests.aio import aio_in_virtual_time as aio
 
 USER: CancelCause = {"kind": "user"}
 ABORTED = [{"kind": "aborted", "reason": {"kind": "user"}}]

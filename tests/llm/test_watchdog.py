@@ -8,7 +8,7 @@ import pytest
 from dsh.kernel import CancelToken
 from dsh.llm.failure import LlmError
 from dsh.llm.watchdog import StreamLimits, Watchdog
-from tests.aio import aio
+from tests.aio import aio_in_virtual_time as aio
 
 
 async def never() -> None:

@@ -64,7 +64,8 @@ async def test_an_exact_id_is_created_where_nothing_is_stored() -> None:
     async with loop(
         config={"agents": [{"id": "a", "sessionId": "exact", "provider": "p", "model": "m"}]}
     ) as it:
-        await until(lambda: it.ctx.use(AGENTS).get("exact"))
+        await until(lambda: it.ctx.use(AGENTS).list())
+        assert [agent.session.id for agent in it.ctx.use(AGENTS).list()] == ["exact"]
 
 
 @aio

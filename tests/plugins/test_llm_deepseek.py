@@ -30,10 +30,9 @@ QUICK = MockOptions(chunk_delay_ms=1)
 
 async def answered(server: MockModelServer) -> None:
     """Wait until the server has noticed how its last exchange ended."""
-    for _ in range(500):
-        if server.requests[-1].outcome is not None:
-            return
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(30):
+        while server.requests[-1].outcome is None:
+            await asyncio.sleep(0.01)
 
 
 # -- what goes out ---------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from dsh.plugins import timeout_policy
 from dsh.tools.event import TOOLS_EXECUTE
 from dsh.tools.execution import ToolExecution, ToolFailure
 from dsh.tools.registry import TOOLS, ToolRegistry
-from tests.aio import aio
+from tests.aio import aio_in_virtual_time as aio
 from tests.tools.kit import call, code, text, tool, value
 
 

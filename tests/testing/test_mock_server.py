@@ -152,7 +152,9 @@ async def test_a_client_that_leaves_is_noticed() -> None:
             writer.write(head.encode() + BODY)
             await reader.readuntil(b"\r\n\r\n")
             writer.close()
-            await asyncio.sleep(0.1)
+            async with asyncio.timeout(30):
+                while server.requests[-1].outcome is None:
+                    await asyncio.sleep(0.01)
             assert server.requests[-1].outcome == expected
 
 
