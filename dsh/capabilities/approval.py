@@ -11,6 +11,7 @@ from dsh.kernel import CancelToken, Event, ServiceKey
 from dsh.session.log import Session
 
 ApprovalOutcome = Literal["allowed-once", "rejected", "cancelled", "unavailable"]
+APPROVAL_OUTCOMES: tuple[ApprovalOutcome, ...] = ("allowed-once", "rejected", "cancelled", "unavailable")
 ApprovalPolicy = Literal["ask", "never"]
 
 

@@ -28,10 +28,8 @@ WRITE_TIMEOUT_S = 120.0
 """One write of a request body."""
 MAX_CONNECTIONS = 100
 
-
 UNUSABLE_SETTINGS = "INVALID_HTTP_SETTINGS"
 """Code of an `HttpError` that trying again cannot mend: the CA store or the proxy is set wrongly."""
-
 
 _REMEDIES: tuple[tuple[type[OSError], str], ...] = (
     (ssl.SSLCertVerificationError, "name the authority that signed it in SSL_CERT_FILE"),

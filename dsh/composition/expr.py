@@ -1,7 +1,8 @@
 """What an `!expr` may say, checked without running it.
 
 The language is that of `spec/composition.md` §13.2: one Python expression over plain data. Everything is
-judged by an allow-list of syntax nodes when the file is read; `evaluation.py` runs what passed here.
+judged by an allow-list of syntax nodes when the file is read; `evaluation.py` runs what passed here. The
+node classes come from `_ast`, since a dump has no time for the module `ast` around them.
 """
 
 import _ast
@@ -9,8 +10,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from dsh.composition.value import Expr, Mark
-from dsh.errors import CompositionError
+from dsh.composition.value import Expr, MarkedError
 
 MAX_TEXT = 2_000
 MAX_DEPTH = 32
@@ -47,13 +47,12 @@ _CALLED = {
 }  # fmt: skip
 
 
-class ExpressionError(CompositionError):
-    """An expression is wrong or failed. `mark` is where it is written."""
+class ExpressionError(MarkedError):
+    """An expression is wrong or failed; the message shows it."""
 
-    def __init__(self, problem: str, expr: Expr, *, mark: Mark | None = None, hint: str = "") -> None:
+    def __init__(self, problem: str, expr: Expr, *, hint: str = "") -> None:
+        super().__init__(f"{expr.shown}: {problem}", expr.mark, hint=hint)
         self.problem = problem
-        self.mark = mark or expr.mark
-        super().__init__(f"{self.mark}: {expr.shown}: {problem}", hint=hint)
 
 
 class Checked(NamedTuple):
@@ -95,6 +94,8 @@ def check(expr: Expr, *, allow_services: bool = True) -> Checked:
 
 
 class _Walk:
+    """Judges the nodes of one expression and collects the services that it reads."""
+
     def __init__(self, expr: Expr, allow_services: bool) -> None:
         self._expr = expr
         self._allow_services = allow_services

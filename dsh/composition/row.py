@@ -3,20 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-from dsh.composition.value import Expr, Map, Mark
-from dsh.errors import CompositionError
+from dsh.composition.value import Expr, Map, Mark, MarkedError
 
 GROUP = "cordis:group"
 INCLUDE = "cordis:include"
 
 
-class RowError(CompositionError):
-    """A row or patch is written wrongly. `mark` is where."""
-
-    def __init__(self, problem: str, mark: Mark, *, hint: str = "") -> None:
-        self.problem = problem
-        self.mark = mark
-        super().__init__(f"{mark}: {problem}", hint=hint)
+class RowError(MarkedError):
+    """A row, a patch or a profile is written wrongly."""
 
 
 class Row(Map):

@@ -1,9 +1,11 @@
-"""YAML values that know where they were written.
+"""YAML values that know where they were written, and errors that say so.
 
 Everything is plain JSON data (`dict`, `list`, `str`, `int`, `float`, `bool`, `None`) but for `Expr`.
 """
 
 from typing import Any, NamedTuple
+
+from dsh.errors import CompositionError
 
 QUOTE_EXPRESSION = 'put the whole expression in double quotes: !expr "…"'
 """The hint where YAML reads something else than the text of an expression."""
@@ -25,6 +27,15 @@ class Mark(NamedTuple):
     def of(cls, parsed: Any, file: str) -> "Mark":
         """The place that a mark of the parser means, which counts from 0; without one the file's start."""
         return cls(file, 1, 1) if parsed is None else cls(file, parsed.line + 1, parsed.column + 1)
+
+
+class MarkedError(CompositionError):
+    """Something is written wrongly. `mark` is where, `problem` says what without the place."""
+
+    def __init__(self, problem: str, mark: Mark, *, hint: str = "") -> None:
+        self.problem = problem
+        self.mark = mark
+        super().__init__(f"{mark}: {problem}", hint=hint)
 
 
 class Expr:

@@ -17,7 +17,7 @@ from ruamel.yaml.resolver import Resolver
 from ruamel.yaml.tag import Tag
 
 from dsh.composition.source import MAX_BYTES, read_bytes
-from dsh.composition.value import QUOTE_EXPRESSION, Expr, Map, Mark, Seq
+from dsh.composition.value import QUOTE_EXPRESSION, Expr, Map, Mark, MarkedError, Seq
 from dsh.errors import CompositionError
 
 MAX_DEPTH = 100
@@ -37,13 +37,8 @@ _QUOTE_TEXT = "quote it if text is meant"
 _NULLS = frozenset(["", "~", "null", "Null", "NULL"])
 
 
-class YamlError(CompositionError):
-    """A file cannot be read as YAML of our dialect. `mark` is where."""
-
-    def __init__(self, problem: str, mark: Mark, *, hint: str = "") -> None:
-        self.problem = problem
-        self.mark = mark
-        super().__init__(f"{mark}: {problem}", hint=hint)
+class YamlError(MarkedError):
+    """A file cannot be read as YAML of our dialect."""
 
 
 class _Resolver(Resolver):

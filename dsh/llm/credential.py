@@ -13,8 +13,6 @@ from dsh.kernel import Context
 from dsh.llm.failure import LlmError
 
 PLACES = "the environment, $DSH_HOME/.credentials.yaml, ./.env and $DSH_HOME/.env"
-
-
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 

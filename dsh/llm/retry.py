@@ -5,8 +5,8 @@ from typing import Literal
 
 import msgspec
 
+from dsh.capabilities.bounds import MAX_TIMER_MS
 from dsh.llm.adapter import DEFAULT_RETRYABLE_CODES, RetryPolicy
-from dsh.llm.watchdog import MAX_TIMER_MS
 
 
 class Backoff(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, rename="camel"):

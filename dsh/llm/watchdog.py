@@ -9,10 +9,9 @@ from types import TracebackType
 
 import msgspec
 
+from dsh.capabilities.bounds import MAX_TIMER_MS
 from dsh.kernel import CancelToken
 from dsh.llm.failure import LlmError
-
-MAX_TIMER_MS = 2_147_483_647
 
 
 class StreamLimits(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,8 +5,6 @@ import msgspec
 from dsh.agent.registry import AgentRegistry
 from dsh.kernel import Context
 
-name = "agent"
-
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """The row has no options."""

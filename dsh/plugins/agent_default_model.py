@@ -1,15 +1,10 @@
 """Row `agent-default-model`: the model of agents that are not told which, as `agentDefaultModel`."""
 
-from typing import Annotated
-
 import msgspec
 
 from dsh.agent.default_model import DEFAULT_MODEL, ModelSelection
+from dsh.capabilities.bounds import NonEmpty
 from dsh.kernel import Context
-
-name = "agent-default-model"
-
-NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):

@@ -6,7 +6,6 @@ against the log before it leaves.
 
 import uuid
 from collections.abc import Callable
-from typing import Annotated
 
 import msgspec
 
@@ -22,6 +21,7 @@ from dsh.agent.invariant import guard
 from dsh.agent.prompt import SYSTEM_PROMPT, PromptContext
 from dsh.agent.registry import AGENTS
 from dsh.agent.services import LoopServices
+from dsh.capabilities.bounds import Amount, NonEmpty
 from dsh.errors import CompositionError
 from dsh.kernel import Context
 from dsh.llm.registry import LLM, LLM_STREAM
@@ -30,10 +30,7 @@ from dsh.persistence.service import PERSISTENCE
 from dsh.session.store import SESSIONS
 from dsh.tools.registry import TOOLS
 
-name = "agent-loop"
 inject = [AGENTS, SESSIONS, LLM, TOOLS, SYSTEM_PROMPT]
-
-NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class AgentRow(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
@@ -47,7 +44,7 @@ class AgentRow(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename=
     """The stored session to resume, without which the agent does not start."""
     provider: str | None = None
     model: str | None = None
-    max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    max_tokens: Amount | None = None
     cwd: str | None = None
 
 
@@ -56,7 +53,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
 
     agents: list[AgentRow] = []
     """Agents to start with the composition."""
-    max_parallel_tool_calls: Annotated[int, msgspec.Meta(ge=1)] = 10
+    max_parallel_tool_calls: Amount = 10
     """How many tool bodies of one message may run at the same time."""
 
 

@@ -1,13 +1,14 @@
 """Row `approval`: puts questions to whoever can answer, and logs question and answer."""
 
 import uuid
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 
 from dsh.agent.prompt import SYSTEM_PROMPT, PromptContext
 from dsh.capabilities.approval import (
     APPROVAL,
+    APPROVAL_OUTCOMES,
     APPROVAL_REQUEST,
     ApprovalError,
     ApprovalOutcome,
@@ -87,9 +88,9 @@ class ApprovalService:
                 self._ctx.logger.error("an answerer of approvals failed: %s", error, exc_info=error)
         if _is_cancelled(signal):
             return "cancelled"
-        for outcome in get_args(ApprovalOutcome):
+        for outcome in APPROVAL_OUTCOMES:
             if answer == outcome:
-                return outcome  # type: ignore[no-any-return]
+                return outcome
         self._ctx.logger.error("an answerer of approvals answered %r, which is no outcome", answer)
         return "unavailable"
 

@@ -1,5 +1,6 @@
-"""Looks keys up by name: inherited environment, `.credentials.yaml`, project `.env`, home `.env`.
+"""Row `credentials`: looks keys up by name.
 
+The inherited environment comes first, then `.credentials.yaml`, the project's `.env`, the home's `.env`.
 Nothing is cached but the parsed document, which is read again when the file has changed. No message holds
 a value, nor a name that nobody checked: it may be a key in the wrong place.
 """

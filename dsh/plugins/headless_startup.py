@@ -1,4 +1,4 @@
-"""Reads the command line of the headless app and publishes it as the service `headlessStartup`.
+"""Row `headless-startup`: reads the command line of the headless app, as the service `headlessStartup`.
 
 Help and usage errors publish nothing, so what needs the service stays down: no agent, no session, no
 request.

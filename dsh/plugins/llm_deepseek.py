@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from dsh.capabilities.bounds import MAX_TIMER_MS
 from dsh.capabilities.credentials import CREDENTIALS, Credentials
 from dsh.capabilities.http import HTTP
 from dsh.capabilities.launch import HOME_PATH, LAUNCH_ENVIRONMENT, LaunchEnvironment
@@ -24,7 +25,7 @@ from dsh.llm.deepseek import (
 from dsh.llm.registry import LLM
 from dsh.llm.request import LlmRequest
 from dsh.llm.retry import RetryConfig
-from dsh.llm.watchdog import MAX_TIMER_MS, StreamLimits
+from dsh.llm.watchdog import StreamLimits
 
 USER_ID_FILE = ".anonymous-user-id"
 

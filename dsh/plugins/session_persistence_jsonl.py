@@ -7,10 +7,11 @@ the row's own: an agent that is mounted before it and ends with the tree still h
 import os
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 
+from dsh.capabilities.bounds import Amount, TimerMs
 from dsh.errors import CompositionError
 from dsh.kernel import Context, Effect
 from dsh.persistence.coordinator import Coordinator
@@ -28,8 +29,6 @@ from dsh.session.store import (
 
 inject = [SESSIONS]
 
-MAX_DELAY_MS = 2_147_483_647
-
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
     """Options of the row."""
@@ -40,9 +39,9 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
     """Store runs of stream deltas as one row. Reading takes both forms."""
     compression: Literal["zstd", "none"] = "zstd"
     """For new logs; a stored one is continued as it is."""
-    prepared_session_cache_size: Annotated[int, msgspec.Meta(ge=1)] = 5
+    prepared_session_cache_size: Amount = 5
     """How many stored sessions are kept decoded for the next reader."""
-    write_batch_max_delay_ms: Annotated[int, msgspec.Meta(ge=1, le=MAX_DELAY_MS)] = 200
+    write_batch_max_delay_ms: TimerMs = 200
     """Time from the first unwritten event to its write, where no barrier comes before."""
 
 

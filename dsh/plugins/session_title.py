@@ -6,31 +6,29 @@ session has a title already (`spec/persistence.md` §10).
 
 import asyncio
 import re
-from typing import Annotated, Any
 
 import msgspec
 
+from dsh.capabilities.bounds import Amount
 from dsh.errors import CompositionError
 from dsh.kernel import Context
 from dsh.session.error import SessionError
 from dsh.session.log import Session
+from dsh.session.message import Message
 from dsh.session.store import SESSION_EVENT, SESSIONS, Appended
 from dsh.unicode import valid
 
-name = "session-title"
 inject = [SESSIONS]
-
-Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
     """Options of the row; all are required."""
 
-    fallback_max_words: Positive
+    fallback_max_words: Amount
     """Words of the prompt that make up the title."""
-    fallback_max_bytes: Positive
+    fallback_max_bytes: Amount
     """UTF-8 bytes of such a title at most; not more than `maxTitleBytes`."""
-    max_title_bytes: Positive
+    max_title_bytes: Amount
     """UTF-8 bytes of any title at most."""
 
 
@@ -56,7 +54,7 @@ def fallback_title(text: str, *, max_words: int, max_bytes: int) -> str:
     return normalise_title(" ".join(words[:max_words]), max_bytes)
 
 
-def visible_text(message: Any) -> str | None:
+def visible_text(message: Message) -> str | None:
     """The text of a person's message, its blocks on lines of their own; None for anybody else's."""
     if message["source"].get("kind") != "user":
         return None

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 
 import msgspec
 
 from dsh.capabilities.launch import HOME_PATH
 from dsh.capabilities.shell_env import SHELL_ENV, EnvContributor
+from dsh.composition.home import home_path
 from dsh.errors import CompositionError
 from dsh.kernel import Context, Service
 from dsh.persistence.service import PERSISTENCE
@@ -70,7 +70,7 @@ class ShellEnvService(Service):
 
 def apply(ctx: Context, config: Config) -> None:
     home = ctx.get(HOME_PATH)
-    default = str(home()) if home is not None else str(Path.home() / ".dsh")
+    default = str(home()) if home is not None else str(home_path())
     service = ShellEnvService(ctx, config.dsh_home or default)
 
     def session_file(session: Session | None) -> Mapping[str, str]:

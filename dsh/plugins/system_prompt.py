@@ -6,7 +6,6 @@ from dsh.agent.assembly import PromptRegistry
 from dsh.kernel import Context
 from dsh.tools.registry import TOOLS
 
-name = "system-prompt"
 inject = [TOOLS]
 
 

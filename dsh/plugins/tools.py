@@ -1,9 +1,10 @@
 """Row `tools`: the registry of tools and the pipeline that runs their calls."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 
+from dsh.capabilities.bounds import Amount
 from dsh.errors import CompositionError
 from dsh.kernel import Context
 from dsh.tools.registry import ToolRegistry
@@ -14,7 +15,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
 
     mode: Literal["native", "code", "both"] = "native"
     """How tools are presented to the model: `native` as tools. The others need a code runtime."""
-    max_parallel_sub_calls: Annotated[int, msgspec.Meta(ge=1)] = 10
+    max_parallel_sub_calls: Amount = 10
     """Calls that one program of a code mode may have open at once."""
 
 

@@ -32,6 +32,7 @@ from dsh.capabilities.local_fs.reading import (
 )
 from dsh.capabilities.local_fs.splice import splice
 from dsh.capabilities.local_fs.thread import Halt
+from dsh.unicode import valid
 
 CREATE_ATTEMPTS = 8
 """How often an unconditional write looks again when files appear and vanish under it."""
@@ -208,15 +209,9 @@ def _diff_basis(do: Mutation, new_size: int) -> str | None:
 
 def _valid(text: str) -> tuple[str, str | None]:
     """The text as UTF-8 can hold it: half surrogate pairs become U+FFFD, and the caller is told how many."""
-    if text.isascii():
-        return text, None
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        clean = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        count = clean.count("\ufffd") - text.count("\ufffd")
-        return clean, f"{count} characters that are not valid Unicode were written as U+FFFD."
-    return text, None
+    clean = valid(text)
+    count = 0 if clean == text else clean.count("\ufffd") - text.count("\ufffd")
+    return clean, f"{count} characters that are not valid Unicode were written as U+FFFD." if count else None
 
 
 def _joined(*notes: str | None) -> str | None:
