@@ -5,7 +5,7 @@ hears that agent only (`spec/agent-loop.md` §8).
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Literal, NotRequired, Protocol, TypedDict, TypeVar
+from typing import Literal, NotRequired, Protocol, TypedDict, TypeVar
 
 import msgspec
 
@@ -290,7 +290,7 @@ AGENT_REQUEST: Event[RequestSeed, Awaitable[LlmCallConfig]] = Event("agent/reque
 AGENT_REQUEST_ERROR: Event[RequestFailed, Awaitable[RetryRequest | None]] = Event(
     "agent/request-error", "waterfall"
 )
-AGENT_TURN_STOPPING: Event[TurnStopping, Any] = Event("agent/turn-stopping", "serial")
+AGENT_TURN_STOPPING: Event[TurnStopping, None] = Event("agent/turn-stopping", "serial")
 AGENT_ERROR: Event[AgentFailed, None] = Event("agent/error", "emit", contained=True)
 AGENT_CONFIG_START_FAILED: Event[ConfigStartFailed, None] = Event(
     "agent-loop/config-start-failed", "emit", contained=True

@@ -8,7 +8,6 @@ import asyncio
 import inspect
 import uuid
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from dsh.agent.contract import (
     AGENT_SESSION_START,
@@ -25,7 +24,7 @@ from dsh.agent.failure import AgentError
 from dsh.agent.registry import AgentRegistry
 from dsh.agent.services import LoopServices
 from dsh.kernel import CancelToken, Context, Scope, ScopeTarget, create_scope
-from dsh.persistence.service import PERSISTENCE
+from dsh.persistence.service import PERSISTENCE, PreparedSession
 from dsh.session.log import Session
 from dsh.session.store import SESSIONS, SessionStore
 from dsh.session.value import MAX_SAFE_INT
@@ -38,15 +37,16 @@ class LoopFactory:
     """Makes `LoopAgent`s for the registry. State: the agents it made that are still live."""
 
     def __init__(self, services: LoopServices, sessions: SessionStore, agents: AgentRegistry) -> None:
-        self._services = services
-        self._sessions = sessions
-        self._agents = agents
-        self._teardown = CancelToken()
-        services.ctx.effect(lambda: lambda: self._teardown.cancel("the agent loop is going"), "agent factory")
+        self.services = services
+        self.sessions = sessions
+        self.agents = agents
+        self.teardown = CancelToken()
+        """Cancelled when the loop goes: no agent comes to be any more."""
+        services.ctx.effect(lambda: lambda: self.teardown.cancel("the agent loop is going"), "agent factory")
 
     async def create(self, owner: Context, request: CreateAgent) -> AgentHandle:
         _check_options(request.options)
-        session = self._sessions.prepare(
+        session = self.sessions.prepare(
             request.session_id or f"session-{uuid.uuid4()}",
             cwd=request.cwd,
             parent_session=request.parent_session,
@@ -59,9 +59,9 @@ class LoopFactory:
 
     async def resume(self, owner: Context, request: ResumeAgent) -> AgentHandle:
         _check_options(request.options)
-        if self._agents.get(request.session_id) is not None:
+        if self.agents.get(request.session_id) is not None:
             raise AgentError(f"an agent with id {request.session_id!r} is live already", code="AGENT_EXISTS")
-        persistence = self._services.ctx.get(PERSISTENCE)
+        persistence = self.services.ctx.get(PERSISTENCE)
         if persistence is None:
             raise AgentError(
                 f"session {request.session_id!r} cannot be resumed: no persistence is mounted",
@@ -83,17 +83,15 @@ class _Making:
 
     def __init__(self, factory: LoopFactory, owner: Context, signal: CancelToken | None) -> None:
         self._factory = factory
-        self._services = factory._services
+        self._services = factory.services
         self._owner = owner
-        self.abort = CancelToken.any_of(signal, factory._teardown)
+        self.abort = CancelToken.any_of(signal, factory.teardown)
         self._agent: LoopAgent | None = None
         self._scope: Scope | None = None
         self._leave: list[Callable[[], None]] = []
         self._release: Callable[[], Awaitable[None]] | None = None
         self._ending: asyncio.Task[None] | None = None
-        self._bonds = [
-            ctx.effect(lambda: self._owner_gone, "agent") for ctx in (owner, factory._services.ctx)
-        ]
+        self._bonds = [ctx.effect(lambda: self._owner_gone, "agent") for ctx in (owner, factory.services.ctx)]
 
     async def run(
         self,
@@ -130,10 +128,10 @@ class _Making:
     def _publish(self, agent: LoopAgent, source: SessionStartSource) -> None:
         sessions = agent.ctx.use(SESSIONS)
         self._leave.append(sessions.enter(agent.session))
-        self._leave.append(self._factory._agents.enter(agent, self._owner))
+        self._leave.append(self._factory.agents.enter(agent, self._owner))
         sessions.announce(agent.session)
         self.abort.raise_if_cancelled()
-        self._factory._agents.announce(agent)
+        self._factory.agents.announce(agent)
         self.abort.raise_if_cancelled()
         self._services.ctx.emit(
             AGENT_SESSION_START, SessionStarted(agent, source), subject=ScopeTarget(agent)
@@ -177,7 +175,7 @@ class _Making:
 
     async def _flush(self, agent: LoopAgent) -> None:
         """What the agent logged last becomes durable before its session leaves the store."""
-        sessions = self._factory._sessions
+        sessions = self._factory.sessions
         if sessions.get(agent.id) is not agent.session:
             return
         try:
@@ -194,7 +192,7 @@ def _check_options(options: AgentOptions) -> None:
         raise AgentError(f"maxTokens of an agent is a positive integer up to 2^53-1, found {limit!r:.60}")
 
 
-def _release_late(loading: "asyncio.Future[Any]") -> None:
+def _release_late(loading: "asyncio.Future[PreparedSession]") -> None:
     """A load that came too late gives its reservation back."""
     if not loading.cancelled() and loading.exception() is None:
         _late.add(task := asyncio.ensure_future(loading.result().release()))

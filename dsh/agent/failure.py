@@ -1,11 +1,8 @@
 """How a failure of any kind reads in `turn/end`, and the errors of this package (`spec/agent-loop.md` §9)."""
 
-import re
-
 from dsh.errors import DshError
 from dsh.llm.failure import LlmError, LlmFailure
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
+from dsh.unicode import valid
 
 
 class AgentError(DshError):
@@ -32,7 +29,7 @@ def failure_of(error: BaseException) -> LlmFailure:
     if isinstance(error, LlmError):
         return error.failure
     code = error.code if isinstance(error, DshError) and error.code else "UNKNOWN"
-    return LlmFailure(_SURROGATE.sub("\ufffd", render_causes(error)), code)
+    return LlmFailure(valid(render_causes(error)), code)
 
 
 def render_causes(error: object) -> str:

@@ -13,8 +13,8 @@ from dsh.agent.failure import InvariantError
 from dsh.agent.transcript import answered
 from dsh.llm.request import LlmRequest
 from dsh.session.chunk import Chunk
-from dsh.session.header import canonical_header, headers_equal
 from dsh.session.log import Session
+from dsh.session.request_header import canonical_header, headers_equal
 from dsh.session.value import FrozenDict
 
 _built: "WeakSet[LlmRequest]" = WeakSet()

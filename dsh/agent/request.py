@@ -17,8 +17,8 @@ from dsh.agent.transcript import Transcript
 from dsh.llm.failure import LlmError
 from dsh.llm.registry import PreparedCall
 from dsh.llm.request import LlmCallConfig, LlmRequest
-from dsh.session.header import canonical_header, headers_equal
 from dsh.session.log import Session
+from dsh.session.request_header import canonical_header, headers_equal
 from dsh.session.value import FrozenDict
 
 

@@ -5,6 +5,7 @@ there (`spec/agent-loop.md` §7).
 """
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from dsh.agent.contract import AGENT_REQUEST_ERROR, RequestFailed, RetryRequest
@@ -114,7 +115,7 @@ class _Attempt:
         """Log the reply, also an empty one: it carries the usage."""
         self._log(self.reply.blocks(), interrupted=False)
 
-    def _log(self, blocks: Any, *, interrupted: bool) -> None:
+    def _log(self, blocks: Sequence[Mapping[str, Any]], *, interrupted: bool) -> None:
         scope, config = self._scope, self._built.request.config
         message = assistant_message(
             blocks,

@@ -10,7 +10,7 @@ from typing import Protocol
 import msgspec
 
 from dsh.persistence.reader import StoredLog
-from dsh.session.chunk_row import Entry
+from dsh.session.chunk_run import Entry
 from dsh.session.header import SessionHeader
 
 

@@ -10,7 +10,7 @@ from dsh.persistence.backend import Backend
 from dsh.persistence.chain import Worker
 from dsh.persistence.error import PersistenceError, SessionCollision, SessionNotFound
 from dsh.persistence.view import LogView, build_view
-from dsh.session.chunk_row import Entry, entry_start, entry_stop
+from dsh.session.chunk_run import Entry, entry_start, entry_stop
 from dsh.session.event import SessionEvent
 from dsh.session.header import SessionHeader
 

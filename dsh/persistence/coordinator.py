@@ -18,7 +18,7 @@ from dsh.persistence.error import PersistenceError, SessionCollision, SessionNot
 from dsh.persistence.live import LiveLog
 from dsh.persistence.view import LogView, build_view, same_prefix
 from dsh.persistence.write_behind import Scheduler
-from dsh.session.chunk_row import Entry
+from dsh.session.chunk_run import Entry
 from dsh.session.event import SessionEvent
 from dsh.session.header import SessionHeader, header_from_json
 from dsh.session.log import Session

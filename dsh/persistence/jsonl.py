@@ -19,7 +19,8 @@ from dsh.persistence.raw import read_header, read_raw
 from dsh.persistence.reader import StoredLog, read_log
 from dsh.persistence.stable import read_bytes, revision_of
 from dsh.persistence.writer import UncleanTail
-from dsh.session.chunk_row import Entry, expand, pack
+from dsh.session.chunk_row import pack
+from dsh.session.chunk_run import Entry, expand
 from dsh.session.header import SessionHeader
 from dsh.session.value import encode
 

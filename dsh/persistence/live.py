@@ -7,7 +7,7 @@ from dsh.persistence.backend import Backend
 from dsh.persistence.chain import Chains, Worker
 from dsh.persistence.error import PersistenceError, SessionNotDurable
 from dsh.persistence.write_behind import Scheduler, WriteBehind
-from dsh.session.chunk_row import entry_stop
+from dsh.session.chunk_run import entry_stop
 from dsh.session.log import Session
 
 _log = logging.getLogger("dsh.session-persistence")

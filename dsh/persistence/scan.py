@@ -8,7 +8,8 @@ lack its newline if it is a complete record (`design.md` §4.20).
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from dsh.session.chunk_row import ChunkRun, is_row, row_to_run
+from dsh.session.chunk_row import is_row, row_to_run
+from dsh.session.chunk_run import ChunkRun
 from dsh.session.error import SessionError, TooDeep
 from dsh.session.value import JsonObject, decode_strict, safe_int
 

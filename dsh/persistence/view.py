@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from dsh.persistence.error import SessionCorruption, SessionFormatUnsupported
 from dsh.persistence.reader import StoredLog, Torn
-from dsh.session.chunk_row import Entry
+from dsh.session.chunk_run import Entry
 from dsh.session.error import CorruptLog, SessionError, UnsupportedLog
 from dsh.session.event import SessionEvent
 from dsh.session.header import SessionHeader

@@ -24,7 +24,7 @@ from dsh.errors import CredentialError, DshError
 from dsh.kernel import CancelToken, Context
 from dsh.kernel.foreign import contained
 from dsh.llm.failure import CREDENTIAL_CODES
-from dsh.session.chunk_row import ChunkRun
+from dsh.session.chunk_run import ChunkRun
 from dsh.session.event import SessionEvent
 from dsh.session.message import text_of, user_message
 from dsh.session.store import SESSIONS

@@ -8,7 +8,6 @@ import asyncio
 import random
 import uuid
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import msgspec
 
@@ -17,6 +16,7 @@ from dsh.kernel import Cancelled, CancelToken, Context
 from dsh.llm.adapter import RetryPolicy
 from dsh.llm.retry import policy_key, retry_delay_ms
 from dsh.session.log import Session
+from dsh.session.value import JsonObject
 
 Next = Callable[[], Awaitable[RetryRequest | None]]
 Sleep = Callable[[CancelToken, float], Awaitable[None]]
@@ -137,13 +137,13 @@ class RetryExecutor:
             token.detach()
 
 
-def _latest(session: Session, failed: RequestFailed, key: str) -> Any:
-    """The latest retry of this step on this route under this policy, from the log."""
+def _latest(session: Session, failed: RequestFailed, key: str) -> JsonObject | None:
+    """The latest `llm/retry` of this step on this route under this policy."""
     last = session.last("llm/retry")
     if last is None or (last.data["turn"], last.data["step"]) != (failed.turn, failed.step):
         return None
     for event in reversed(tuple(session.select("llm/retry"))):
-        data = event.data
+        data: JsonObject = event.data
         if (data["turn"], data["step"]) != (failed.turn, failed.step):
             return None
         if data["provider"] == failed.provider and data["policyKey"] == key:

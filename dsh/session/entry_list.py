@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from dsh.session.chunk_row import ChunkRun, Entry, entry_start, entry_stop
+from dsh.session.chunk_run import ChunkRun, Entry, entry_start, entry_stop
 from dsh.session.envelope import event_from_json
 from dsh.session.event import SessionEvent
 from dsh.session.value import decode_strict

@@ -1,16 +1,12 @@
-"""The session header: the first line of a stored log, and what it says of the session.
-
-Also the fold of `request/header` events: what the next request would be sent with.
-"""
+"""The session header: the first line of a stored log, and what it says of the session."""
 
 import json
-from collections.abc import Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
 
 from dsh.session.error import InvalidHeader, UnsupportedLog
-from dsh.session.value import FrozenDict, JsonObject, decode_strict, freeze, json_equal, safe_int
+from dsh.session.value import FrozenDict, JsonObject, decode_strict, safe_int
 
 FORMAT_VERSION = 0
 """The one format this program reads and writes."""
@@ -182,34 +178,3 @@ def _text(value: JsonObject, key: str) -> str | None:
 def _is_absolute(path: str) -> bool:
     windows = len(path) > 2 and path[0].isalpha() and path[1] == ":" and path[2] in "/\\"
     return path.startswith(("/", "\\\\")) or windows
-
-
-# -- the request header --------------------------------------------------------------------------
-
-
-def canonical_header(header: JsonObject) -> FrozenDict:
-    """The form of a request header that is compared and folded: nothing that says nothing is kept.
-
-    `adapterDefaults` stays only with a true marker; an empty `system` and an empty `tools` go.
-    """
-    out: dict[str, Any] = {"config": header["config"]}
-    defaults = header.get("adapterDefaults")
-    if isinstance(defaults, Mapping):
-        marks = {key: True for key in ("reasoningEffort", "maxTokens") if defaults.get(key) is True}
-        if marks:
-            out["adapterDefaults"] = marks
-    if header.get("system"):
-        out["system"] = header["system"]
-    if header.get("tools"):
-        out["tools"] = header["tools"]
-    frozen: FrozenDict = freeze(out, "request header", stored=True)
-    return frozen
-
-
-def headers_equal(left: JsonObject, right: JsonObject) -> bool:
-    """Equality of two canonical request headers: tools in order, key order free inside each of them."""
-    a, b = left["config"], right["config"]
-    for key in ("provider", "model", "reasoningEffort", "temperature", "maxTokens", "stop"):
-        if (key in a) != (key in b) or not json_equal(a.get(key), b.get(key)):
-            return False
-    return all(json_equal(left.get(key), right.get(key)) for key in ("adapterDefaults", "system", "tools"))

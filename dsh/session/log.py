@@ -10,15 +10,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ParamSpec
 
 from dsh.session.chunk import Chunk, ReasoningDelta, TextDelta, ToolCallDelta, chunk_to_json
-from dsh.session.chunk_row import ChunkRun, Entry, RunKind, check_delta
+from dsh.session.chunk_run import ChunkRun, Entry, RunKind, check_delta
 from dsh.session.derive import Derivation
 from dsh.session.entry_list import LINE_LIMIT, EntryList
 from dsh.session.envelope import check_envelope
-from dsh.session.error import InvalidEvent, ReentrantAppend
+from dsh.session.error import InvalidEvent, JsonError, ReentrantAppend
 from dsh.session.event import SessionEvent
-from dsh.session.header import SessionHeader, canonical_header
+from dsh.session.header import SessionHeader
 from dsh.session.message import Message
 from dsh.session.relations import Relations
+from dsh.session.request_header import canonical_header
 from dsh.session.surface import LOG_ONLY, Plan, SurfaceState
 from dsh.session.value import EMPTY, FrozenDict, JsonObject, JsonValue, freeze, is_shallow, safe_int
 from dsh.session.vocabulary import check_payload, check_retired, is_known
@@ -90,7 +91,7 @@ class Session:
         for index, entry in enumerate(seed):
             try:
                 session.load(entry)
-            except InvalidEvent as error:
+            except (InvalidEvent, JsonError) as error:
                 error.message = f"invalid seed event at index {index}: {error.message}"
                 raise
         session.end_seed()

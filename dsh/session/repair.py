@@ -7,7 +7,7 @@ plugins (compaction, approvals, commands, hooks, workflows) are their owners' to
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dsh.session.chunk_row import ChunkRun, Entry
+from dsh.session.chunk_run import ChunkRun, Entry
 from dsh.session.event import RepairEvent, SessionEvent
 from dsh.session.value import JsonObject, freeze, safe_int
 

@@ -9,7 +9,7 @@ a log may be as long as it likes. Nothing is written before all of it has passed
 from collections.abc import Iterable
 from enum import IntEnum
 
-from dsh.session.chunk_row import ChunkRun, Entry
+from dsh.session.chunk_run import ChunkRun, Entry
 from dsh.session.error import CorruptLog, InvalidEvent, InvalidHeader, JsonError, UnsupportedLog
 from dsh.session.event import RepairEvent
 from dsh.session.header import SessionHeader, header_from_json

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from dsh.kernel import Context, Effect, Event, ScopeTarget, Service, ServiceKey
-from dsh.session.chunk_row import Entry
+from dsh.session.chunk_run import Entry
 from dsh.session.error import SessionError, SessionExists, SessionNotLive
 from dsh.session.event import SessionEvent
 from dsh.session.header import SessionHeader, header_from_json

@@ -10,7 +10,7 @@ from dsh.persistence.error import PersistenceError, SessionBusy, SessionCollisio
 from dsh.persistence.jsonl import JsonlBackend
 from dsh.persistence.layout import Encoding
 from dsh.persistence.view import build_view
-from dsh.session.chunk_row import Entry
+from dsh.session.chunk_run import Entry
 from dsh.session.header import SessionHeader
 from tests.persistence.faults import FaultyFiles, Killed
 from tests.persistence.golden import TEXT, view_of

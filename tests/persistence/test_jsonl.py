@@ -12,7 +12,7 @@ from dsh.persistence.frames import decode_frame, scan_frames
 from dsh.persistence.jsonl import JsonlBackend
 from dsh.persistence.layout import Encoding
 from dsh.persistence.view import build_view
-from dsh.session.chunk_row import Entry, expand
+from dsh.session.chunk_run import Entry, expand
 from dsh.session.event import SessionEvent
 from dsh.session.header import SessionHeader
 from tests.persistence.golden import BODY, HEADER, TEXT, framed, turn_end, turn_start, view_of

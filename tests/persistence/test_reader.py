@@ -13,7 +13,7 @@ from dsh.persistence.error import SessionCorruption, SessionFormatUnsupported
 from dsh.persistence.frames import encode_frame, scan_frames
 from dsh.persistence.raw import read_header, read_raw
 from dsh.persistence.reader import read_log
-from dsh.session.chunk_row import entry_stop
+from dsh.session.chunk_run import entry_stop
 from tests.persistence.golden import (
     BODY,
     HEADER,

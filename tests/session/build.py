@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from dsh.session.chunk_row import ChunkRun, is_row, row_to_run
+from dsh.session.chunk_row import is_row, row_to_run
+from dsh.session.chunk_run import ChunkRun
 from dsh.session.header import SessionHeader
 from dsh.session.log import Session
 from dsh.session.message import Message, assistant_message, text_block, tool_result_message, user_message

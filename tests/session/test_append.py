@@ -17,7 +17,8 @@ from dsh.session.chunk import (
     chunk_from_json,
     chunk_to_json,
 )
-from dsh.session.chunk_row import ChunkRun, pack
+from dsh.session.chunk_row import pack
+from dsh.session.chunk_run import ChunkRun
 from dsh.session.error import InvalidEvent, JsonError, ReentrantAppend, SessionError
 from dsh.session.event import SessionEvent
 from dsh.session.log import Session

@@ -6,16 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsh.session.chunk_row import (
-    ChunkRun,
-    entry_start,
-    entry_stop,
-    expand,
-    is_row,
-    pack,
-    row_to_run,
-    run_of_event,
-)
+from dsh.session.chunk_row import is_row, pack, row_to_run, run_of_event
+from dsh.session.chunk_run import ChunkRun, entry_start, entry_stop, expand
 from dsh.session.envelope import event_from_json
 from dsh.session.error import InvalidEvent
 from dsh.session.event import SessionEvent

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from dsh.session.chunk_row import ChunkRun, expand, pack
+from dsh.session.chunk_row import pack
+from dsh.session.chunk_run import ChunkRun, expand
 from dsh.session.envelope import event_from_json
 from dsh.session.error import SessionError
 from dsh.session.header import header_from_line

@@ -6,8 +6,8 @@ import pytest
 
 import dsh.session.derive
 from dsh.session.event import SessionEvent
-from dsh.session.header import canonical_header, headers_equal
 from dsh.session.message import Message, text_of, user_message
+from dsh.session.request_header import canonical_header, headers_equal
 from dsh.session.restore import restore
 from dsh.session.value import json_equal
 from tests.ids import readable

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsh.session.chunk import TextDelta
-from dsh.session.chunk_row import Entry
+from dsh.session.chunk_run import Entry
 from dsh.session.error import CorruptLog
 from dsh.session.event import RepairEvent
 from dsh.session.log import Session

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from dsh.session.chunk_row import ChunkRun, row_to_run
-from dsh.session.error import CorruptLog, InvalidEvent, InvalidHeader, SessionError, UnsupportedLog
+from dsh.session.chunk_row import row_to_run
+from dsh.session.chunk_run import ChunkRun
+from dsh.session.error import CorruptLog, InvalidEvent, InvalidHeader, JsonError, SessionError, UnsupportedLog
 from dsh.session.header import header_from_json
 from dsh.session.log import Session
 from dsh.session.restore import restore
@@ -61,6 +62,8 @@ def test_a_seed_may_be_the_entries_of_another_session() -> None:
 def test_an_invalid_seed_event_names_its_index() -> None:
     with pytest.raises(InvalidEvent, match="index 1"):
         Session.seeded(header(), [NOTE, NOTE])
+    with pytest.raises(JsonError, match="index 1"):
+        Session.seeded(header(), [NOTE, {**NOTE, "seq": 1, "data": {"text": {1, 2}}}])
 
 
 @pytest.mark.parametrize(

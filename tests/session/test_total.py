@@ -6,7 +6,8 @@ from typing import Any
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from dsh.session.chunk_row import ChunkRun, is_row, pack, row_to_run
+from dsh.session.chunk_row import is_row, pack, row_to_run
+from dsh.session.chunk_run import ChunkRun
 from dsh.session.error import SessionError
 from dsh.session.event import SessionEvent
 from dsh.session.header import header_from_line
