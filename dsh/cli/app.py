@@ -48,7 +48,7 @@ def launcher(
 
 @app.command("run", add_help_option=False)
 def run_task(words: Annotated[list[str], typer.Argument(metavar="[FLAGS] TASK...")]) -> None:
-    """Do one task and print the answer: the headless profile (see: dsh run --help)."""
+    """Do one task and print the answer (dsh run --help)."""
 
 
 @sessions.command("inspect")
