@@ -4,6 +4,7 @@ DshError
 ├── UsageError              exit 2: the command line is wrong
 ├── CompositionError        exit 3: profile, patch, row, expression or plugin; the user edits a file
 ├── CredentialError         exit 4: a key is missing or refused
+├── OutputError             standard output cannot be written
 ├── KernelError             a plugin broke a rule of the kernel
 ├── SessionError            a log cannot be read or extended                   (dsh.session.error)
 │   └── PersistenceError    exit 8: a log could not be made durable            (dsh.persistence.error)
@@ -17,6 +18,9 @@ Where no exit code stands it is 1. What a tool raises, the model reads as a fail
 A bug in dsh is a plain `AssertionError` or `RuntimeError` with its traceback; a `DshError` reaches
 the user as its message and its hint, in one line each.
 """
+
+PIPE_CLOSED = 141
+"""What a command exits with that only prints, when nobody reads its output any more."""
 
 
 class DshError(Exception):
@@ -42,6 +46,15 @@ class UsageError(DshError):
     """The command line asks for something that does not exist or does not fit together."""
 
     exit_code = 2
+
+
+class OutputError(DshError):
+    """Standard output cannot be written."""
+
+    def __init__(self, cause: OSError) -> None:
+        super().__init__(f"standard output cannot be written: {cause.strerror}")
+        self.is_abandoned = isinstance(cause, BrokenPipeError)
+        """Nobody reads it any more: no failure for what only prints, which then ends with `PIPE_CLOSED`."""
 
 
 class CompositionError(DshError):

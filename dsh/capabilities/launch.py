@@ -53,7 +53,7 @@ class AppOutput(Protocol):
     """The two streams of the process. Standard output belongs to the app's answer and to nothing else."""
 
     def answer(self, text: str) -> None:
-        """Write to standard output, in UTF-8, whole, before returning. Raises `OSError`."""
+        """Write to standard output, in UTF-8, whole, before returning. Raises `OutputError`."""
 
     def notice(self, text: str) -> None:
         """Write one line to standard error."""

@@ -67,7 +67,7 @@ def run(words: Sequence[str]) -> int:
 
     Raises:
         UsageError: unknown command, option or missing argument.
-        DshError: standard output cannot be written.
+        OutputError: standard output cannot be written.
     """
     try:
         answer = app(list(words), prog_name="dsh", standalone_mode=False)

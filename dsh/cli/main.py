@@ -12,10 +12,8 @@ from collections.abc import Sequence
 from dsh.cli.argv import Invocation, parse
 from dsh.cli.directory import settled
 from dsh.cli.stream import open_missing, unwritable, write_all
+from dsh.errors import PIPE_CLOSED, OutputError
 from dsh.unicode import valid
-
-PIPE_CLOSED = 141
-"""What a command exits with when nobody reads its output any more."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -32,9 +30,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _run(parse(argv))
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        return PIPE_CLOSED
     except Exception as error:
+        if isinstance(error, OutputError) and error.is_abandoned:
+            return PIPE_CLOSED
         from dsh.cli.report import report
 
         return report(error)

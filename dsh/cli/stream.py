@@ -6,7 +6,7 @@ import os
 import select
 import sys
 
-from dsh.errors import DshError
+from dsh.errors import OutputError
 from dsh.unicode import valid
 
 
@@ -20,9 +20,12 @@ class Output:
         """Write `text` to standard output, whole, before returning.
 
         Raises:
-            OSError: it is closed, or cannot take it.
+            OutputError: it is closed, or cannot take it.
         """
-        write_all(self._descriptor, valid(text).encode())
+        try:
+            write_all(self._descriptor, valid(text).encode())
+        except OSError as error:
+            raise OutputError(error) from error
 
     def notice(self, text: str) -> None:
         """Write one line to standard error."""
@@ -71,15 +74,13 @@ def notice(text: str) -> None:
         write_all(2, masked(valid(text)).encode() + b"\n")
 
 
-def unwritable(error: OSError) -> Exception:
-    """What to raise when standard output cannot be written: a pipe nobody reads any more is no failure.
+def unwritable(error: OSError) -> OutputError:
+    """What to raise when the buffered standard output cannot be written.
 
     What is still buffered for it is given up, or the interpreter would try it again at the very end.
     """
     sys.stdout = io.StringIO()
-    if isinstance(error, BrokenPipeError):
-        return error
-    return DshError(f"standard output cannot be written: {error.strerror}")
+    return OutputError(error)
 
 
 def write_all(descriptor: int, data: bytes) -> None:

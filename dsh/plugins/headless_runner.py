@@ -154,10 +154,7 @@ class Run:
             return None
         await sessions.flush(agent.session)
         outcome = fold_outcome(agent.session.entries(first))
-        try:
-            self._output.answer(outcome.text + "\n")
-        except OSError as error:
-            raise DshError(f"standard output cannot be written: {error.strerror}") from error
+        self._output.answer(outcome.text + "\n")
         code, line = judge(outcome)
         if line is not None and self._interrupt is None:
             self._output.notice(line)

@@ -8,11 +8,8 @@ import msgspec
 
 from dsh.capabilities.headless import HEADLESS_STARTUP, USAGE, parse_arguments
 from dsh.capabilities.launch import APP_EXIT, APP_OUTPUT, CMDLINE_ARGS, AppOutput
-from dsh.errors import UsageError
+from dsh.errors import PIPE_CLOSED, OutputError, UsageError
 from dsh.kernel import Context
-
-PIPE_CLOSED = 141
-"""What a command exits with when nobody reads its help any more."""
 
 inject = [CMDLINE_ARGS, APP_EXIT, APP_OUTPUT]
 
@@ -42,9 +39,9 @@ def _told(output: AppOutput) -> int:
     """Print the help; answers the exit code."""
     try:
         output.answer(USAGE)
-    except BrokenPipeError:
-        return PIPE_CLOSED
-    except OSError as error:
-        output.notice(f"dsh: standard output cannot be written: {error.strerror}")
-        return 1
+    except OutputError as error:
+        if error.is_abandoned:
+            return PIPE_CLOSED
+        output.notice(f"dsh: {error.message}")
+        return error.exit_code
     return 0
