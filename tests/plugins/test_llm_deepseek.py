@@ -384,7 +384,7 @@ async def test_silence_ends_as_a_timeout_and_closes_the_connection() -> None:
 @aio
 async def test_silence_after_some_deltas_is_the_same() -> None:
     deltas = ['data: {"choices":[{"delta":{"content":"a"}}]}\n\n'] * 2
-    async with against({"raw": deltas, "delay_ms": 2000}, row={"streamIdleTimeoutMs": 300}) as (run, _):
+    async with against({"raw": deltas, "delay_ms": 60_000}, row={"streamIdleTimeoutMs": 1500}) as (run, _):
         chunks = await run.ask()
 
         assert text_of(chunks) == "a"
