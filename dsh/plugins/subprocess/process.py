@@ -1,6 +1,7 @@
 """One running child: its pipes, its end, and the end of its group."""
 
 import asyncio
+import contextlib
 import errno
 import os
 import signal
@@ -141,6 +142,9 @@ class Process:
             await self._drain()
         except BaseException:  # the loop is going down, say: nobody is left to wait for a grace period
             self.group.signal(signal.SIGKILL)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._popen.wait(UNKILLABLE_S)
+                self.group.leader_reaped = True
             raise
         finally:
             left = self.group.is_alive()  # before the pipes close: who writes on dies of that
