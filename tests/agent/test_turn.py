@@ -338,6 +338,23 @@ async def test_prompts_claimed_by_a_turn_that_fails_before_its_step_wait_again(w
 
 
 @aio
+async def test_what_a_listener_left_out_of_a_step_stays_out_when_the_step_fails() -> None:
+    async with loop(text("done")) as it:
+        agent = await it.agent()
+
+        async def first_alone(payload: PreStep, following: Next) -> PreStepDecision:
+            return EnterStep(payload.messages[:1])
+
+        it.ctx.on(AGENT_PRE_STEP, first_alone)
+        await _failing(it, "stream")
+        agent.inject(user_message("context"))
+        await it.prompt(agent, "go")
+        assert ends(agent.session)[0]["kind"] == "error"
+        assert [m["content"][0]["text"] for m in data_of(agent.session, "user/message")] == ["context"]
+        assert [len(agent.inbox.next_step), len(agent.inbox.next_turn)] == [0, 0]
+
+
+@aio
 async def test_a_strict_variable_failure_ends_one_turn_and_the_next_wake_works() -> None:
     async with loop(text("done")) as it:
         agent = await it.agent()

@@ -46,7 +46,7 @@ def test_a_running_child_is_alive_and_tracked_until_it_was_seen_gone(start: Star
     assert process.pid in {group.pgid for group in process_group.live()}
 
     group.signal(signal.SIGKILL)
-    process.wait(5)
+    process.wait(60)
     group.leader_reaped = True
 
     assert not group.is_alive()
@@ -87,7 +87,7 @@ def test_a_chain_of_forks_does_not_slip_through_a_look(start: Start) -> None:
     process = start(sys.executable, "-c", f"print(flush=True)\n{chain}")
     assert process.stdout is not None
     process.stdout.readline()
-    process.wait(5)
+    process.wait(60)
     group = ProcessGroup(process.pid)
     group.leader_reaped = True
 
@@ -100,4 +100,4 @@ def test_kill_all_ends_every_tracked_group(start: Start) -> None:
 
     process_group.kill_all()
 
-    assert process.wait(5) == -signal.SIGKILL
+    assert process.wait(60) == -signal.SIGKILL

@@ -5,6 +5,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+
+import pytest
 
 from dsh.cli.process import HEARTBEAT_S, LIMIT_S, Watchdog
 from tests.aio import aio
@@ -18,10 +21,24 @@ class Clock:
         return self.now
 
 
+made: list[Watchdog] = []
+
+
+@pytest.fixture(autouse=True)
+def closed_sockets() -> Iterator[None]:
+    """A watchdog lives as long as its process; these end with their test."""
+    yield
+    while made:
+        dog = made.pop()
+        dog._wake.close()
+        dog._poke.close()
+
+
 def watchdog() -> tuple[Watchdog, Clock, list[int]]:
     ended: list[int] = []
     clock = Clock()
-    return Watchdog(end=ended.append, clock=clock), clock, ended
+    made.append(Watchdog(end=ended.append, clock=clock))
+    return made[-1], clock, ended
 
 
 def test_signal_before_the_loop_ends_at_once() -> None:

@@ -143,7 +143,7 @@ def test_the_operators(text: str, result: object) -> None:
         "int('1_0')", "int(True)", "float('nan')", "float('1_0')", "str([1])", "len(1)",
         "json('{\"a\":1,\"a\":2}')",
         "json('NaN')", "json('[')", "json(1)", "json('[' * 50000)", "{1: 2}", "home(1)", "here(None)",
-        "1 in 5",
+        "1 in 5", "{'a': [[0] * 1000] * 1000} == {'a': [[0] * 1000] * 1000}",
         "1 in 'a'", "[*'abc']", "{**[1]}", "json('1' * 5000)", "json('[' * 40 + ']' * 40)",
     ],
 )  # fmt: skip

@@ -14,7 +14,7 @@ PATCH = """
 - id: llm-deepseek
   config:
     streamIdleTimeoutMs: {idle}
-    totalTimeoutMs: 1500
+    totalTimeoutMs: {total}
     retryPolicy: {{maxRetries: {budget}, backoff: {{initialDelayMs: 1, maxDelayMs: 2}}}}
 """
 
@@ -94,9 +94,9 @@ class Seen(NamedTuple):
         return reason
 
 
-def against(space: Workspace, *script: str, budget: int = 1, idle: int = 20_000) -> Seen:
+def against(space: Workspace, *script: str, budget: int = 1, idle: int = 20_000, total: int = 20_000) -> Seen:
     """Run one task against a server that plays this script, the last entry for ever."""
-    space.write("p.yml", PATCH.format(budget=budget, idle=idle))
+    space.write("p.yml", PATCH.format(budget=budget, idle=idle, total=total))
     with MockModelServer(script, repeat_last=True, options=OPTIONS).in_thread() as server:
         space.use_model(server.base_url)
         done = space.run("run", "--patch", "p.yml", "say it")
@@ -141,7 +141,8 @@ def test_a_call_runs_however_it_is_spelled(space: Workspace, behaviour: str) -> 
 def test_a_passing_fault_costs_a_retry_and_leaves_no_trace_in_the_answer(
     space: Workspace, behaviour: str
 ) -> None:
-    seen = against(space, behaviour, "success", idle=400 if behaviour == "stall" else 20_000)
+    limits = {"stall": {"idle": 2000}, "endless_keep_alive": {"total": 2000}}
+    seen = against(space, behaviour, "success", **limits.get(behaviour, {}))
 
     assert (seen.done.code, seen.done.stdout, seen.done.stderr) == (0, ANSWER, "")
     first, second = seen.server.requests

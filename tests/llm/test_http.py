@@ -54,6 +54,30 @@ async def test_a_stream_that_is_left_early_leaves_no_task() -> None:
 
 
 @aio
+async def test_closing_drops_the_connections_that_were_kept() -> None:
+    client, is_left = HttpClient(), asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"{}")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+        await reader.read()
+        is_left.set()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        stream = await client.open("POST", url, headers={}, content=b"{}")
+        assert await stream.read_all(10) == b"ok"
+        await stream.aclose()
+        await asyncio.sleep(0.01)
+        assert not is_left.is_set()
+
+        await client.aclose()
+        async with asyncio.timeout(30):
+            await is_left.wait()
+
+
+@aio
 async def test_a_client_can_be_used_again_after_it_was_closed() -> None:
     client = HttpClient()
     async with MockModelServer(repeat_last=True) as server:

@@ -51,11 +51,13 @@ FINAL = {
 
 
 @asynccontextmanager
-async def turn(server: MockModelServer, retry: Mapping[str, Any]) -> AsyncIterator[Session]:
+async def turn(
+    server: MockModelServer, retry: Mapping[str, Any], idle_ms: int = 20_000
+) -> AsyncIterator[Session]:
     """The log of one turn against the server."""
     ctx = Context()
     env = {"DEEPSEEK_API_KEY": "mock-key", "DEEPSEEK_BASE_URL": server.base_url}
-    row = {"retryPolicy": {**QUICK, **retry}, "streamIdleTimeoutMs": 200}
+    row = {"retryPolicy": {**QUICK, **retry}, "streamIdleTimeoutMs": idle_ms}
     try:
         ctx.provide(LAUNCH_ENVIRONMENT, Environment(env, []))
         rows: list[tuple[Any, dict[str, Any]]] = [
@@ -79,7 +81,7 @@ async def turn(server: MockModelServer, retry: Mapping[str, Any]) -> AsyncIterat
 async def test_a_passing_fault_is_tried_again_up_to_the_budget(behaviour: str, budget: int) -> None:
     async with (
         MockModelServer([behaviour], repeat_last=True, options=OPTIONS) as server,
-        turn(server, {"maxRetries": budget}) as log,
+        turn(server, {"maxRetries": budget}, 200 if behaviour == "stall" else 20_000) as log,
     ):
         assert len(server.requests) == budget + 1
         assert [row["retry"] for row in data_of(log, "llm/retry")] == list(range(1, budget + 1))
@@ -106,7 +108,7 @@ async def test_a_final_fault_is_not_tried_again(behaviour: str) -> None:
 async def test_mode_always_goes_on_until_it_works_and_sends_nothing_of_what_failed(behaviour: str) -> None:
     async with (
         MockModelServer([behaviour] * 2 + ["success"], options=OPTIONS) as server,
-        turn(server, {"mode": "always"}) as log,
+        turn(server, {"mode": "always"}, 1000 if behaviour == "stall" else 20_000) as log,
     ):
         assert ends(log) == [{"kind": "completed"}]
         first, *others = (request.body for request in server.requests)

@@ -323,11 +323,13 @@ async def test_no_descriptor_is_left_by_children_that_ran_or_could_not_start() -
 
 
 @aio
-async def test_groups_that_ended_by_themselves_are_forgotten() -> None:
+async def test_groups_that_ended_by_themselves_are_forgotten(tmp_path: Path) -> None:
     async with service() as subprocess:
-        left = subprocess.spawn(spec("sleep 0.1 >/dev/null 2>&1 &"))
+        until_told = f"while [ ! -e {tmp_path}/gate ]; do sleep 0.01; done"
+        left = subprocess.spawn(spec(f"({until_told}) >/dev/null 2>&1 &"))
         assert (await left.done).left_running
         assert left.pid in tracked()
+        (tmp_path / "gate").touch()
         while group_is_alive(left.pid):
             await asyncio.sleep(0.02)
 

@@ -44,15 +44,18 @@ def test_a_full_disk_costs_the_file_and_nothing_else(tmp_path: Path) -> None:
 def test_a_folder_that_somebody_removed_is_made_again() -> None:
     folder = SpillFolder()
     try:
-        first = fed(Collector(Collect(1, 100), folder, "stdout"), b"one").read().spill_path
+        first = fed(Collector(Collect(1, 100), folder, "stdout"), b"one")
         folder.remove()
-        second = fed(Collector(Collect(1, 100), folder, "stderr"), b"two").read().spill_path
+        second = fed(Collector(Collect(1, 100), folder, "stderr"), b"two")
+        first.close()
+        second.close()
 
-        assert first is not None
-        assert second is not None
-        assert not Path(first).exists()
-        assert Path(second).read_bytes() == b"two"
-        assert Path(second).name.endswith("-stderr.log")
+        gone, kept = first.read().spill_path, second.read().spill_path
+        assert gone is not None
+        assert kept is not None
+        assert not Path(gone).exists()
+        assert Path(kept).read_bytes() == b"two"
+        assert Path(kept).name.endswith("-stderr.log")
     finally:
         folder.remove()
 
@@ -62,6 +65,7 @@ def test_the_cap_of_the_file_is_exact(spill: int, kept: bool) -> None:
     folder = SpillFolder()
     try:
         collector = fed(Collector(Collect(4, spill), folder, "stdout"), b"0123", b"4567", b"8")
+        collector.close()
 
         assert (collector.read().spill_path is not None) is kept
     finally:

@@ -126,6 +126,18 @@ def test_runs_of_two_stay_loose_and_runs_of_three_are_packed() -> None:
     assert types([delta(0), delta(1), delta(2)]) == ["text-chunks"]
 
 
+@pytest.mark.parametrize("field", ["index", "id", "name", "argumentsDelta", "text"])
+def test_a_delta_with_a_field_of_another_type_stays_loose(field: str) -> None:
+    chunk = {"type": "tool-call-delta", "index": 0, "id": "c1", "name": "ls", "argumentsDelta": "{"}
+    if field == "text":
+        chunk = {"type": "text-delta", "index": 0, "text": "x"}
+
+    odd = [delta(seq, chunk={**chunk, field: [5]}) for seq in range(3)]
+
+    assert types([delta(seq, chunk=chunk) for seq in range(3)]) != ["assistant/chunk"] * 3
+    assert types(odd) == ["assistant/chunk"] * 3
+
+
 def test_a_name_on_the_first_delta_only_leaves_it_loose() -> None:
     batch = [tool(0, name="ls"), tool(1), tool(2), tool(3)]
 
