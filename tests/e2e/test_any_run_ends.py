@@ -177,7 +177,7 @@ def test_a_listener_that_never_answers_is_given_up_after_a_signal_and_the_turn_i
 def test_a_body_that_never_ends_is_left_after_a_signal(
     space: Workspace, answering: Answering, body: str
 ) -> None:
-    space.program = bounded(grace_s=0.5)
+    space.program = bounded(grace_s=0.5, heartbeat_s=1)
     answering(ODD_CALL, text("done"))
     done = signalled(space, with_plugin(space, TOOL.format(body=body)), signal.SIGINT)
     assert done.code == 130
