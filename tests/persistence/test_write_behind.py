@@ -23,6 +23,7 @@ class Store:
         self.gate: asyncio.Event | None = None
         self.failures: list[Exception] = []
         self.told: list[str] = []
+        self._is_writing = False
         self.writes = WriteBehind(
             self.write,
             lambda: self.log > self.stored,
@@ -36,13 +37,18 @@ class Store:
         self.writes.touch()
 
     async def write(self) -> None:
-        stop = self.log
-        if self.gate is not None:
-            await self.gate.wait()
-        if self.failures:
-            raise self.failures.pop(0)
-        self.batches.append((self.stored, stop))
-        self.stored = stop
+        assert not self._is_writing, "one write at a time"
+        self._is_writing = True
+        try:
+            stop = self.log
+            if self.gate is not None:
+                await self.gate.wait()
+            if self.failures:
+                raise self.failures.pop(0)
+            self.batches.append((self.stored, stop))
+            self.stored = stop
+        finally:
+            self._is_writing = False
 
 
 @aio
