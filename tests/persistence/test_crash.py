@@ -48,6 +48,12 @@ def appending_calls(root: Path, header: SessionHeader, entries: list[Entry], enc
     return len(files.calls) - before
 
 
+def appended(backend: JsonlBackend, header: SessionHeader, entries: list[Entry]) -> None:
+    """Append in one batch and let the session go."""
+    backend.append(header, entries)
+    backend.close()
+
+
 def no_temporary_files(root: Path) -> bool:
     return not list(root.rglob("*.tmp"))
 
@@ -59,13 +65,13 @@ def test_a_first_write_that_fails_leaves_nothing_and_can_be_tried_again(
 ) -> None:
     header, entries = golden
     dry = FaultyFiles()
-    JsonlBackend(tmp_path / "dry" / "sessions", encoding=encoding, files=dry).append(header, entries)
+    appended(JsonlBackend(tmp_path / "dry" / "sessions", encoding=encoding, files=dry), header, entries)
     assert {"make_dir", "open_new", "write", "fsync", "link", "unlink"} <= set(dry.calls)
     for call in calls_of(dry):
         root = tmp_path / f"at-{call}" / "sessions"
         backend = JsonlBackend(root, encoding=encoding, files=FaultyFiles(call, code))
         if dry.calls[call] == "unlink":  # the log is published by then
-            backend.append(header, entries)
+            appended(backend, header, entries)
             assert stored_length(root, header.id) == 17
             continue
 
@@ -85,7 +91,7 @@ def test_a_process_killed_in_its_first_write_leaves_nothing_or_all(
 ) -> None:
     header, entries = golden
     dry = FaultyFiles()
-    JsonlBackend(tmp_path / "dry", encoding=encoding, files=dry).append(header, entries)
+    appended(JsonlBackend(tmp_path / "dry", encoding=encoding, files=dry), header, entries)
     published = dry.calls.index("link") + 1
     for call in calls_of(dry):
         root = tmp_path / f"at-{call}"
@@ -93,6 +99,7 @@ def test_a_process_killed_in_its_first_write_leaves_nothing_or_all(
         with pytest.raises(Killed):
             backend.append(header, entries)
         assert stored_length(root, header.id) == (17 if call >= published else None)
+        backend.close()
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
@@ -136,6 +143,7 @@ def test_a_process_killed_in_an_append_leaves_at_least_the_old_log(
 
         length = stored_length(root, header.id)
         assert length is not None and 6 <= length <= 17
+        backend.close()
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
@@ -182,6 +190,7 @@ def test_a_log_that_somebody_else_changed_is_never_appended_to(
     with pytest.raises(SessionFileChanged, match="gone"):
         backend.append(header, entries[6:])
     assert not path.exists()
+    backend.close()
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
