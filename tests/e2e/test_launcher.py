@@ -60,7 +60,7 @@ def test_a_reader_that_has_gone_is_141_without_a_word(space: Workspace, words: l
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&-", ">&- 2>&-", "<&- >&- 2>&-"])
 @pytest.mark.parametrize("words", ["--help", "--version", "--dump-config", "run --help", "--profile demo hi"])
 def test_standard_streams_may_be_closed(space: Workspace, words: str, closed: str) -> None:
-    line = f"{sys.executable} -P -m dsh {words} {closed}"
+    line = f"exec {sys.executable} -P -m dsh {words} {closed}"  # so that a time-out ends dsh, not its shell
     done = subprocess.run(
         ["/bin/sh", "-c", line], cwd=space.work, env=space.environment({}), capture_output=True, timeout=60
     )

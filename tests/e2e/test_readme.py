@@ -63,6 +63,21 @@ def test_every_exit_code_of_the_readme_is_one_of_ours() -> None:
     assert codes == {0, 1, 2, 3, 4, 8, 130, 143}
 
 
+def test_every_path_that_the_documents_name_is_there() -> None:
+    documents = (REPOSITORY / "README.md", REPOSITORY / "docs" / "architecture.md")
+    named = {
+        path
+        for document in documents
+        for path in re.findall(
+            r"`((?:dsh|docs|tests|bundles|profiles|benchmarks|examples)/[\w./*-]*)",
+            document.read_text("utf-8"),
+        )
+    }
+
+    assert len(named) > 15
+    assert [path for path in sorted(named) if not any(REPOSITORY.glob(path.rstrip("/")))] == []
+
+
 def test_the_log_is_where_the_readme_says(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     finished = workspace.run("--profile", "demo", "Run: echo hello")
