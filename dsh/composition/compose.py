@@ -61,4 +61,4 @@ def _launcher_layer(rows: list[Row], environ: Mapping[str, str]) -> Layer | None
     """Any text in `DSH_TELEMETRY_DISABLED`, also `0`, turns the telemetry row off."""
     if not environ.get("DSH_TELEMETRY_DISABLED") or not any(row.id == TELEMETRY_ROW for row in rows):
         return None
-    return Layer(LAUNCHER, [launcher_patch(id=TELEMETRY_ROW, disabled=True)])
+    return Layer(LAUNCHER, [launcher_patch(id=TELEMETRY_ROW, disabled=True)], "launcher")

@@ -13,7 +13,7 @@ from dsh.composition.value import Expr, Map, Mark, Seq, quoted, type_name
 Warn = Callable[[str], None]
 """Takes the text of a warning; whoever reads a layer adds its label."""
 
-ROW_FIELDS = ("id", "name", "config", "disabled", "group", "inject", "isolate", "intercept")
+ROW_FIELDS = ("id", "name", "config", "disabled", "group", "optional", "inject", "isolate", "intercept")
 PATCH_FIELDS = (*ROW_FIELDS, "insert", "merge", "remove", "require", "before", "after")
 _INSERT_FIELDS = ("id", "insert", "require", "before", "after")
 _REMOVE_FIELDS = ("id", "name", "remove", "require")
@@ -177,8 +177,8 @@ def _check_fields(item: Map, warn: Warn, known: tuple[str, ...]) -> None:
             raise RowError(
                 f"an expression has no place in {key}; only config and disabled take one", expr.mark
             )
-        if key == "group" and value is not None and not isinstance(value, bool):
-            raise RowError(f"group must be true, false or null, found {type_name(value)}", at)
+        if key in ("group", "optional") and value is not None and not isinstance(value, bool):
+            raise RowError(f"{key} must be true, false or null, found {type_name(value)}", at)
         if key == "inject":
             _check_inject(value, at)
         elif key == "isolate":

@@ -5,12 +5,15 @@ kept on the rows themselves, since rows can be removed and placed.
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 from dsh.composition.grammar import adopt_children, check_tree, closest
 from dsh.composition.plugin_name import normalise
 from dsh.composition.row import Patch, Row, RowError
 from dsh.composition.value import Map, Mark, copied, quoted
+
+LayerKind = Literal["bundle", "profile", "home", "patch", "launcher"]
 
 
 class Layer(NamedTuple):
@@ -19,6 +22,9 @@ class Layer(NamedTuple):
     label: str
     """Bundle name, absolute path of a user's file, or `<launcher>`."""
     patches: list[Patch]
+    kind: LayerKind = "patch"
+    path: Path | None = None
+    """The file it was read from; None for what the launcher adds."""
 
 
 class Warned(NamedTuple):

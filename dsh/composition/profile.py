@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dsh.composition.grammar import closest, read_patches
-from dsh.composition.patch import Layer, Warned
+from dsh.composition.patch import Layer, LayerKind, Warned
 from dsh.composition.row import RowError
 from dsh.composition.value import Map, Mark, Seq, type_name
 from dsh.composition.yaml import read_yaml
@@ -164,14 +164,17 @@ def bundle_file(name: str, profile: Profile, home: Path) -> Path:
     raise CompositionError(problem, hint=hint)
 
 
-def read_layer(path: Path, label: str, warnings: list[Warned], *, missing_ok: bool = False) -> Layer:
+def read_layer(
+    path: Path, label: str, warnings: list[Warned], kind: LayerKind, *, missing_ok: bool = False
+) -> Layer:
     """The patches of one file as a layer.
 
     Raises:
         CompositionError: the file cannot be read or breaks the grammar; names file, line and column.
     """
     document = read_yaml(path, missing_ok=missing_ok)
-    return Layer(label, read_patches(document, str(path), lambda text: warnings.append(Warned(label, text))))
+    patches = read_patches(document, str(path), lambda text: warnings.append(Warned(label, text)))
+    return Layer(label, patches, kind, path)
 
 
 def read_layers(
@@ -183,12 +186,15 @@ def read_layers(
     profile or home that is absent is no layer, nor is one that holds nothing but comments.
     """
     warnings: list[Warned] = []
-    layers = [read_layer(bundle_file(name, profile, home), name, warnings) for name in profile.bundles]
+    layers = [
+        read_layer(bundle_file(name, profile, home), name, warnings, "bundle") for name in profile.bundles
+    ]
     if not default_only:
         folder = profile_folder(home, profile.name)
-        for path in (folder / PATCH_FILE, home / PATCH_FILE):
-            layers.append(read_layer(path, str(path), warnings, missing_ok=True))
-        layers += [read_layer(path, str(path), warnings) for path in patches]
+        own: list[tuple[LayerKind, Path]] = [("profile", folder / PATCH_FILE), ("home", home / PATCH_FILE)]
+        for kind, path in own:
+            layers.append(read_layer(path, str(path), warnings, kind, missing_ok=True))
+        layers += [read_layer(path, str(path), warnings, "patch") for path in patches]
         warnings += _foreign_files(folder)
     return [layer for layer in layers if layer.patches], warnings
 

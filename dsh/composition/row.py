@@ -45,6 +45,11 @@ class Row(Map):
         return self.get("disabled")
 
     @property
+    def is_optional(self) -> bool:
+        """Whether the rest may start without it: `optional: true`."""
+        return self.get("optional") is True
+
+    @property
     def is_group(self) -> bool:
         """Whether patches see into the row: `group: true`."""
         return self.get("group") is True

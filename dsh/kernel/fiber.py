@@ -79,6 +79,8 @@ class Fiber:
         self.store: dict[str, Impl] | None = {} if parent is None else None
         self.entry: Any = None
         """Set by the loader on the fiber of a row."""
+        self.held = ""
+        """Why an edit of the composition must not restart this fiber, in the words of a message; or empty."""
         self.mount: Effect | None = None
         """The effect that stands for this fiber in its parent."""
         self._candidates: dict[str, Impl] = {}

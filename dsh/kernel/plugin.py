@@ -11,11 +11,22 @@ from dsh.kernel.key import ServiceKey, name_of
 class Runtime:
     """What all fibers of one plugin share: its identity, display name, schema and body."""
 
-    __slots__ = ("body", "fibers", "identity", "inject", "name", "schema")
+    __slots__ = ("body", "fibers", "identity", "inject", "name", "provides", "schema")
 
-    def __init__(self, identity: Any, body: Any, *, name: str, schema: Any, inject: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        identity: Any,
+        body: Any,
+        *,
+        name: str,
+        schema: Any,
+        inject: dict[str, Any],
+        provides: tuple[str, ...] | None,
+    ) -> None:
         self.identity, self.body = identity, body
         self.name, self.schema, self.inject = name, schema, inject
+        self.provides = provides
+        """Names of the services its fibers may provide, where the plugin declares them; None where not."""
         self.fibers: dict[Any, None] = {}
         """The fibers that are mounted now, in the order of mounting."""
 
@@ -47,7 +58,14 @@ def runtime_of(known: Mapping[Any, Runtime], plugin: Any, name: str = "") -> Run
     if identity in known:
         return known[identity]
     schema = getattr(plugin, "Config", None)
-    return Runtime(identity, body, name=name or _display_name(plugin), schema=schema, inject=inject)
+    return Runtime(
+        identity,
+        body,
+        name=name or _display_name(plugin),
+        schema=schema,
+        inject=inject,
+        provides=provided_names(getattr(plugin, "provide", None)),
+    )
 
 
 def _display_name(source: Any) -> str:
@@ -67,6 +85,21 @@ def _construct(cls: type) -> Any:
         return init() if callable(init) else None
 
     return body
+
+
+def provided_names(declared: Any) -> tuple[str, ...] | None:
+    """Normalise a `provide` declaration: a service's key or name, or a list of them; None for no declaration.
+
+    Raises:
+        KernelError: it is something else.
+    """
+    if declared is None:
+        return None
+    names = declared if isinstance(declared, list | tuple) else [declared]
+    for name in names:
+        if not isinstance(name, str | ServiceKey):
+            raise KernelError(f"provide holds {name!r}, which is neither a service's name nor its key")
+    return tuple(map(name_of, names))
 
 
 def inject_map(declared: Any) -> dict[str, Any]:
