@@ -2,8 +2,10 @@
 
 import msgspec
 
-from dsh.agent.registry import AgentRegistry
+from dsh.agent.registry import AGENTS, AgentRegistry
 from dsh.kernel import Context
+
+provide = [AGENTS]
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):

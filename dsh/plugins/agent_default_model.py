@@ -6,6 +6,8 @@ from dsh.agent.default_model import DEFAULT_MODEL, ModelSelection
 from dsh.capabilities.bounds import NonEmpty
 from dsh.kernel import Context
 
+provide = [DEFAULT_MODEL]
+
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
     """Options of the row; provider and model are required."""

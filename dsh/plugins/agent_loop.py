@@ -31,6 +31,7 @@ from dsh.session.store import SESSIONS
 from dsh.tools.registry import TOOLS
 
 inject = [AGENTS, SESSIONS, LLM, TOOLS, SYSTEM_PROMPT]
+provide = ()
 
 
 class AgentRow(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):

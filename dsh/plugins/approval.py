@@ -18,6 +18,8 @@ from dsh.capabilities.approval import (
 from dsh.kernel import Cancelled, CancelToken, Context, ScopeTarget
 from dsh.session.log import Session
 
+provide = [APPROVAL]
+
 SECTION = "approval:policy"
 SECTION_ORDER = 115
 POLICY_TEXT: dict[ApprovalPolicy, str] = {

@@ -6,6 +6,7 @@ from dsh.capabilities.subprocess import SUBPROCESS
 from dsh.kernel import Context
 
 inject = [SUBPROCESS]
+provide = [SHELL]
 Config = ShellConfig
 
 

@@ -11,6 +11,7 @@ from dsh.capabilities.subprocess import SUBPROCESS, Subprocess
 from dsh.kernel import Context
 
 inject = [SUBPROCESS, SANDBOX_POLICY]
+provide = [SHELL]
 Config = ShellConfig
 
 

@@ -34,6 +34,7 @@ _BELOW: tuple[tuple[EnvSource, CredentialSource], ...] = (
 )
 
 inject = [LAUNCH_ENVIRONMENT, HOME_PATH]
+provide = [CREDENTIALS]
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):

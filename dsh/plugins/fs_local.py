@@ -4,6 +4,8 @@ from dsh.capabilities.fs import FS
 from dsh.capabilities.local_fs.provider import FsConfig, LocalFileSystem
 from dsh.kernel import Context
 
+provide = [FS]
+
 Config = FsConfig
 
 

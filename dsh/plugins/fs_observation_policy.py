@@ -27,6 +27,8 @@ from dsh.capabilities.fs import (
 from dsh.kernel import Context
 from dsh.session.log import Session
 
+provide = ()
+
 
 class Config(msgspec.Struct, forbid_unknown_fields=True):
     """The row has no options."""

@@ -17,6 +17,7 @@ from dsh.capabilities.sandbox import SANDBOX_POLICY, SandboxMode, SandboxPolicy,
 from dsh.kernel import CancelToken, Context
 
 inject = [SANDBOX_POLICY]
+provide = [FS]
 Config = FsConfig
 
 

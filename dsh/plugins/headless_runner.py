@@ -30,6 +30,7 @@ from dsh.session.message import text_of, user_message
 from dsh.session.store import SESSIONS
 
 inject = [BOOT, APP_EXIT, APP_OUTPUT, AGENTS, SESSIONS, DEFAULT_MODEL]
+provide = ()
 
 GRACE_S = 8.0
 """How long a cancelled agent may take to become idle; a tool body has 5 s of it (`design.md` §10.3)."""

@@ -12,6 +12,7 @@ from dsh.errors import PIPE_CLOSED, OutputError, UsageError
 from dsh.kernel import Context
 
 inject = [CMDLINE_ARGS, APP_EXIT, APP_OUTPUT]
+provide = [HEADLESS_STARTUP]
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):

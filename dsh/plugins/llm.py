@@ -5,7 +5,9 @@ import msgspec
 from dsh.capabilities.http import HTTP, HttpClient
 from dsh.kernel import Context
 from dsh.llm.grammar import check_stream
-from dsh.llm.registry import LLM_STREAM, LlmRegistry
+from dsh.llm.registry import LLM, LLM_STREAM, LlmRegistry
+
+provide = [HTTP, LLM]
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):

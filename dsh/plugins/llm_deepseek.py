@@ -30,6 +30,7 @@ from dsh.llm.watchdog import StreamLimits
 USER_ID_FILE = ".anonymous-user-id"
 
 inject = [LLM, HTTP]
+provide = ()
 
 
 def _default_models() -> list[DeepSeekModel]:

@@ -24,6 +24,7 @@ DELTA_CHARS = 16
 NOTICE = "offline/demo answers by fixed rules; it is not a model"
 
 inject = [LLM]
+provide = ()
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):

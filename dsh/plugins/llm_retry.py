@@ -18,6 +18,8 @@ from dsh.llm.retry import policy_key, retry_delay_ms
 from dsh.session.log import Session
 from dsh.session.value import JsonObject
 
+provide = ()
+
 Next = Callable[[], Awaitable[RetryRequest | None]]
 Sleep = Callable[[CancelToken, float], Awaitable[None]]
 

@@ -10,6 +10,7 @@ from dsh.session.log import Session
 from dsh.session.store import SESSION_CREATED
 
 inject = [SANDBOX_POLICY, APPROVAL]
+provide = ()
 
 DERIVED_NAME = "custom"
 """What a pair is called that no preset has; not a preset itself."""

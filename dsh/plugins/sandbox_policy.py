@@ -15,6 +15,8 @@ from dsh.errors import CompositionError
 from dsh.kernel import Context
 from dsh.session.log import Session
 
+provide = [SANDBOX_POLICY]
+
 SUPPORTED: tuple[SandboxMode, ...] = ("danger-full-access",)
 SECTION = "sandbox:policy"
 SECTION_ORDER = 110

@@ -3,7 +3,9 @@
 import msgspec
 
 from dsh.kernel import Context
-from dsh.session.store import SessionStore
+from dsh.session.store import SESSIONS, SessionStore
+
+provide = [SESSIONS]
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):

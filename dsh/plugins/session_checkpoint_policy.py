@@ -23,6 +23,7 @@ from dsh.tools.execution import ToolExecution, ToolResult
 from dsh.tools.outcome import failure_of
 
 inject = [SESSIONS]
+provide = ()
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):

@@ -28,6 +28,7 @@ from dsh.session.store import (
 )
 
 inject = [SESSIONS]
+provide = [PERSISTENCE]
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):

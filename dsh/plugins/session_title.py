@@ -19,6 +19,7 @@ from dsh.session.store import SESSION_EVENT, SESSIONS, Appended
 from dsh.unicode import valid
 
 inject = [SESSIONS]
+provide = ()
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):

@@ -14,6 +14,8 @@ from dsh.kernel import Context, Service
 from dsh.persistence.service import PERSISTENCE
 from dsh.session.log import Session
 
+provide = [SHELL_ENV]
+
 NAME = re.compile(r"DSH_[A-Z][A-Z0-9_]*")
 BUILT_IN = {
     "DSH_HOME": "where dsh keeps its files",

@@ -3,10 +3,12 @@
 import msgspec
 
 from dsh.agent.assembly import PromptRegistry
+from dsh.agent.prompt import SYSTEM_PROMPT
 from dsh.kernel import Context
 from dsh.tools.registry import TOOLS
 
 inject = [TOOLS]
+provide = [SYSTEM_PROMPT]
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):

@@ -18,6 +18,7 @@ from dsh.tools.outcome import failure_of
 from dsh.tools.registry import TOOLS
 
 inject = [TOOLS]
+provide = ()
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):

@@ -25,6 +25,7 @@ from dsh.tools.registry import TOOLS
 from dsh.tools.typed import typed_tool
 
 inject = [SHELL, SHELL_ENV, TOOLS]
+provide = ()
 
 SECTION_ORDER = 105
 SECTION = (

@@ -7,7 +7,9 @@ import msgspec
 from dsh.capabilities.bounds import Amount
 from dsh.errors import CompositionError
 from dsh.kernel import Context
-from dsh.tools.registry import ToolRegistry
+from dsh.tools.registry import TOOLS, ToolRegistry
+
+provide = [TOOLS]
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):

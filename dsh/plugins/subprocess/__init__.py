@@ -21,7 +21,9 @@ from dsh.kernel import Context, Service
 from dsh.plugins.subprocess.collector import SpillFolder
 from dsh.plugins.subprocess.process import Process
 
-__all__ = ["Config", "apply"]
+__all__ = ["Config", "apply", "provide"]
+
+provide = [SUBPROCESS]
 
 SECRET_NAME = re.compile(r"(?<!MON)KEY(?!BOARD)|PASSW|PASSPHRASE|SECRET|TOKEN|CREDENTIAL", re.IGNORECASE)
 

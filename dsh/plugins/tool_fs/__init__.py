@@ -7,9 +7,10 @@ from dsh.plugins.tool_fs import edit, read, write
 from dsh.plugins.tool_fs.config import Config
 from dsh.tools.registry import TOOLS
 
-__all__ = ["Config", "apply", "inject"]
+__all__ = ["Config", "apply", "inject", "provide"]
 
 inject = [FS, TOOLS]
+provide = ()
 
 SECTIONS = (("read", 100, read.SECTION), ("write", 101, write.SECTION), ("edit", 102, edit.SECTION))
 

@@ -8,9 +8,10 @@ from dsh.plugins.tool_fs_search.grep import grep_tool
 from dsh.plugins.tool_fs_search.program import SearchProgram
 from dsh.tools.registry import TOOLS
 
-__all__ = ["Config", "apply", "inject"]
+__all__ = ["Config", "apply", "inject", "provide"]
 
 inject = [SUBPROCESS, TOOLS]
+provide = ()
 
 
 def apply(ctx: Context, config: Config) -> None:
