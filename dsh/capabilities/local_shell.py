@@ -24,10 +24,13 @@ class ShellConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rena
     cwd: str | None = None
     """Where commands run that name no directory; unset: the working directory of the process."""
     timeout_ms: TimerMs = 120_000
+    """How long a command may run that asks for no time of its own."""
     max_timeout_ms: TimerMs = 600_000
+    """The longest time that a command may ask for."""
     max_output_bytes: Amount = 64_000
     """Kept of each stream; the tail is what the model sees."""
     max_spill_bytes: Amount = 64 * 1024 * 1024
+    """A longer stream than `maxOutputBytes` is kept whole in a file, unless it is longer than this."""
     grace_ms: TimerMs = 3_000
     """From SIGTERM to SIGKILL."""
 

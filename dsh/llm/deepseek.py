@@ -50,14 +50,23 @@ class DeepSeekModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """A model of the catalogue. Models outside it work as well, with the row's defaults."""
 
     id: str
+    """What a request calls the model."""
     name: str | None = None
+    """What people call it; unset: its id."""
     description: str | None = None
+    """One line about it, for lists."""
     context_window: int | None = None
+    """In tokens; unset: the row's `defaultContextWindow`."""
     max_tokens: int | None = None
+    """Longest reply, in tokens; unset: the row's `maxTokens`."""
     input_modalities: list[Literal["text", "image"]] = msgspec.field(default_factory=lambda: ["text"])
+    """What it takes."""
     image_pixel_budget: int | None = None
+    """Of the image path, which is not built: no effect."""
     image_max_bytes: int | None = None
+    """The same: no effect."""
     image_detail: str | None = None
+    """The same: no effect."""
 
 
 class DeepSeekSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ class Backoff(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     initial_delay_ms: float = 500
     """The wait before the first retry; it doubles with each further one."""
     max_delay_ms: float = 10_000
+    """The longest wait of our own."""
     jitter_ratio: float = 0.1
     """By how much a wait varies to either side, 0 to 1."""
 
@@ -32,10 +33,13 @@ class RetryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """`retryPolicy` of a provider row. In mode `always` the keys of `normal` are allowed and idle."""
 
     mode: Literal["normal", "always"] = "normal"
+    """`normal` repeats what may pass by itself, `maxRetries` times; `always` every failure, without end."""
     max_retries: int = 5
     """Retries after the first attempt; 0 for none."""
     retryable_codes: list[str] = msgspec.field(default_factory=lambda: list(DEFAULT_RETRYABLE_CODES))
+    """Failures that may pass by themselves."""
     backoff: Backoff = Backoff()
+    """How long to wait where the provider does not say."""
     max_provider_delay_ms: float = 300_000
     """The longest wait that a provider may ask for; beyond it the turn ends and names the wait."""
 

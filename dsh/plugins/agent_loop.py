@@ -44,9 +44,13 @@ class AgentRow(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename=
     resume_session_id: str | None = None
     """The stored session to resume, without which the agent does not start."""
     provider: str | None = None
+    """The route of its model. Without one a request fails, unless a listener of `agent/request` names it."""
     model: str | None = None
+    """Its model on that route; the same holds."""
     max_tokens: Amount | None = None
+    """Longest reply, in tokens; unset: the model's own limit."""
     cwd: str | None = None
+    """The directory it works in; unset: none of its own."""
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):

@@ -62,6 +62,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
     default_context_window: int = 1_000_000
     """Window of models outside the catalogue, in tokens."""
     models: list[DeepSeekModel] = msgspec.field(default_factory=_default_models)
+    """The catalogue: what is known of each model. Others can be used as well."""
     stream_idle_timeout_ms: float = 300_000
     """Longest silence while something is waited for."""
     first_token_timeout_ms: float | None = None
@@ -69,17 +70,25 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
     total_timeout_ms: float | None = None
     """Longest reply in time; unset: no limit."""
     retry_policy: RetryConfig = msgspec.field(default_factory=RetryConfig)
+    """When a failed request is repeated, and how long is waited before."""
     identity_headers: bool = False
     """Send the session's id and this home's anonymous id to the endpoint."""
 
     # of the image path, which is not built: known, so that rows written for it load
     max_request_files_bytes: int = 128 * 1024 * 1024
+    """Of the image path, which is not built: no effect."""
     max_inline_request_image_bytes: int = 20 * 1024 * 1024
+    """The same: no effect."""
     max_images_per_request: int = 600
+    """The same: no effect."""
     files_api_timeout_ms: float = 60_000
+    """The same: no effect."""
     file_expires_after_seconds: int = 604_800
+    """The same: no effect."""
     file_refresh_margin_seconds: int = 3_600
+    """The same: no effect."""
     file_quota_cleanup_batch: int = 100
+    """The same: no effect."""
 
     def __post_init__(self) -> None:
         if self.base_url is not None and (problem := base_url_problem(self.base_url.strip())) is not None:

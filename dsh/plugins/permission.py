@@ -20,10 +20,13 @@ class Preset(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=Tr
     """One named pair."""
 
     sandbox: SandboxMode
+    """The sandbox mode that the session begins with."""
     approval: ApprovalPolicy
+    """Whether what the mode forbids may be asked for."""
     name: str | None = None
     """Shown instead of the table's key."""
     description: str | None = None
+    """One line about it, for lists."""
 
 
 SHIPPED = {

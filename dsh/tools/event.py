@@ -68,8 +68,12 @@ class ToolsChanged(msgspec.Struct, frozen=True, eq=False):
 
 
 TOOLS_PRE_EXECUTE: Event[ToolExecution, Awaitable[PreDecision]] = Event("tools/pre-execute", "waterfall")
+"""May the call run? Answer `Allow`, `Deny` or `Ask`."""
 TOOLS_EXECUTE: Event[ToolExecution, Awaitable[ToolResult]] = Event("tools/execute", "waterfall")
+"""Around the body of the tool."""
 TOOLS_POST_EXECUTE: Event[Settled, Awaitable[PostDecision]] = Event("tools/post-execute", "waterfall")
+"""Keep the result, replace it, or block it with feedback, before the model reads it."""
 TOOLS_RESULT: Event[Settled, None] = Event("tools/result", "emit", contained=True)
+"""The call is settled."""
 TOOLS_CHANGE: Event[ToolsChanged, None] = Event("tools/change", "emit")
 """A raising listener undoes the registration."""

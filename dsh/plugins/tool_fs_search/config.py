@@ -23,5 +23,6 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
     grace_ms: TimerMs = 3_000
     """From asking the search program to end to killing it."""
     stderr_max_bytes: Amount = 65_536
+    """Bytes kept of what the search program complains of."""
     timeout_ms: TimerMs = 30_000
     """How long one search may take."""

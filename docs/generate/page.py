@@ -1,0 +1,34 @@
+"""Which page holds which generated section."""
+
+from pathlib import Path
+
+from docs.generate import declared, program, rows
+from docs.generate.markdown import filled, sections
+from docs.generate.source import REPOSITORY
+
+
+def pages() -> list[Path]:
+    """All documents of the repository."""
+    return [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+
+
+def made_sections() -> dict[str, str]:
+    """Every generated section by its name."""
+    return {
+        "rows-index": rows.index(),
+        "rows": rows.catalogue(),
+        "events": declared.event_table(),
+        "services": declared.service_table(rows.providers(), rows.consumers()),
+        "help": program.help_pages(),
+    }
+
+
+def made_pages() -> dict[Path, str]:
+    """The text that each page with generated sections should have.
+
+    Raises:
+        UnknownSection: a page asks for a section that is not made.
+    """
+    made = made_sections()
+    texts = {path: path.read_text(encoding="utf-8") for path in pages()}
+    return {path: filled(text, made) for path, text in texts.items() if sections(text)}
