@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from dsh.composition.grammar import adopt_children, check_tree, closest
 from dsh.composition.plugin_name import normalise
-from dsh.composition.row import Patch, Row, RowError
+from dsh.composition.row import Change, Patch, Row, RowError
 from dsh.composition.value import Map, Mark, copied, quoted
 
 LayerKind = Literal["bundle", "profile", "home", "patch", "launcher"]
@@ -40,8 +40,18 @@ class Warned(NamedTuple):
         return f"[{self.label}] {self.text}"
 
 
-def apply_layers(layers: list[Layer]) -> tuple[list[Row], list[Warned]]:
+class Removed(NamedTuple):
+    """A row that a patch took out, and the patch."""
+
+    row: Row
+    change: Change
+
+
+def apply_layers(layers: list[Layer], removed: list[Removed] | None = None) -> tuple[list[Row], list[Warned]]:
     """The rows that the layers make, low to high. The layers themselves are never changed.
+
+    Args:
+        removed: gets the rows that patches took out, those inside a group after it.
 
     Raises:
         CompositionError: an id stands twice, a group holds no list of rows, or a patch with
@@ -51,6 +61,8 @@ def apply_layers(layers: list[Layer]) -> tuple[list[Row], list[Warned]]:
     for layer in layers:
         tree.apply(layer)
     check_tree(tree.rows)
+    if removed is not None:
+        removed.extend(tree.removed)
     return tree.rows, tree.warnings
 
 
@@ -75,6 +87,7 @@ class _Tree:
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.warnings: list[Warned] = []
+        self.removed: list[Removed] = []
         self._index: dict[str, _Place] = {}
         self._label = ""
         self._before: dict[int, tuple[Row, str]] = {}
@@ -114,6 +127,7 @@ class _Tree:
             if depth > MAX_GROUPS:
                 raise RowError(f"more than {MAX_GROUPS} groups inside each other", patch.mark)
             self._note(place.top)
+            self._record(place.row, patch)
             if not isinstance(place.row.config, list):
                 place.row["config"] = []
             target, top = place.row["config"], place.top
@@ -145,9 +159,10 @@ class _Tree:
             self._missed(patch, f"patch: name mismatch for entry {quoted(patch['id'])} ({said}), skipping")
             return
         if patch.get("remove"):
-            self._remove(place)
+            self._remove(place, patch)
             return
         self._note(place.top)
+        self._record(row, patch)
         if "config" in patch:
             self._replaced.setdefault(id(row), (row, row.config))
         for key in patch:
@@ -164,11 +179,20 @@ class _Tree:
         row[key] = value
         row.keys_at[key], row.values_at[key] = patch.key_at(key), patch.value_at(key)
 
-    def _remove(self, place: _Place) -> None:
+    def _record(self, row: Row, patch: Patch) -> Change:
+        named = ["insert"] if patch.get("insert") is not None else []
+        fields = (*named, *(key for key in patch if key == "merge" or key not in _FRAMING))
+        change = Change(self._label, patch.mark, fields)
+        row.changes.append(change)
+        return change
+
+    def _remove(self, place: _Place, patch: Patch) -> None:
+        change = self._record(place.row, patch)
         if place.top is not place.row:
             self._note(place.top)
         place.siblings[:] = [row for row in place.siblings if row is not place.row]
         for row in _within(place.row):
+            self.removed.append(Removed(row, change))
             if row.id is not None and (known := self._index.get(row.id)) and known.row is row:
                 del self._index[row.id]
 

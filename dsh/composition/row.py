@@ -1,7 +1,7 @@
 """Rows and patches as data. What may stand in them is judged by `grammar.py`."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dsh.composition.value import Expr, Map, Mark, MarkedError
 
@@ -13,10 +13,21 @@ class RowError(MarkedError):
     """A row, a patch or a profile is written wrongly."""
 
 
+class Change(NamedTuple):
+    """One patch that reached a row."""
+
+    layer: str
+    """Label of the layer it stands in."""
+    mark: Mark
+    """Where the patch begins."""
+    fields: tuple[str, ...]
+    """What it says of the row, in its order: names of fields, `merge`, `insert` for rows added to a group."""
+
+
 class Row(Map):
     """One plugin line of a composition: its mapping, where it was written, and which layers touched it."""
 
-    __slots__ = ("dropped", "origin", "patched")
+    __slots__ = ("changes", "dropped", "origin", "patched")
 
     def __init__(self, mark: Mark) -> None:
         super().__init__(mark)
@@ -24,6 +35,8 @@ class Row(Map):
         """Label of the layer that brought the row."""
         self.patched: list[str] = []
         """Labels of later layers that changed it or, for a group, something inside it."""
+        self.changes: list[Change] = []
+        """The patches that named this very row, in order, also those that changed nothing."""
         self.dropped: list[tuple[str, tuple[str, ...]]] = []
         """(layer, path): keys of `config` that an earlier layer set and this layer's replacement lost."""
 
