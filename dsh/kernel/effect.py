@@ -212,7 +212,9 @@ class Effect:
 
 
 def _started(setup: Any) -> Any:
-    return setup() if callable(setup) else setup
+    """What the setup answers. A manager made by `@contextmanager` can be called too, but as a decorator."""
+    is_manager = not isinstance(setup, type) and (hasattr(setup, "__enter__") or hasattr(setup, "__aenter__"))
+    return setup() if callable(setup) and not is_manager else setup
 
 
 def _collect(disposal: Disposal, errors: list[Exception]) -> None:
