@@ -16,6 +16,8 @@ from dsh.masking import masked
 _SAFE = re.compile(r"(?:\.{0,2}/|[A-Za-z_])[A-Za-z0-9_./@+-]*(?: [A-Za-z0-9_./@+-]+)*\Z")
 _BLOCK = re.compile("[^\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 _WORDS = frozenset(["true", "false", "null"])
+_LONGEST_KEY = 120
+"""YAML reads a key of 1,024 characters at most, unless it stands on a line of its own."""
 
 
 def dump(composition: Composition) -> str:
@@ -40,16 +42,24 @@ def dump(composition: Composition) -> str:
 
 def dump_rows(rows: list[Row]) -> Iterator[str]:
     """The lines of a list of rows, without comments; what looks like a key or a password is masked."""
-    return _sequence([_shown(canonical(row)) for row in rows], "")
+    return _sequence([shown(canonical(row)) for row in rows], "")
 
 
-def _shown(value: Any) -> Any:
+def dump_mapping(items: dict[str, Any]) -> Iterator[str]:
+    """The lines of any other document, masked in the same way."""
+    return _mapping(shown(items), "")
+
+
+def shown(value: Any) -> Any:
+    """The value with `***` for what looks like a key or a password, in expressions too."""
     if isinstance(value, str):
         return masked(value)
+    if isinstance(value, Expr):
+        return Expr(masked(value.text), value.mark)
     if isinstance(value, list):
-        return [_shown(item) for item in value]
+        return [shown(item) for item in value]
     if isinstance(value, dict):
-        return {key: item if key in ("id", "name") else _shown(item) for key, item in value.items()}
+        return {key: item if key in ("id", "name") else shown(item) for key, item in value.items()}
     return value
 
 
@@ -102,7 +112,11 @@ def _sequence(items: list[Any], indent: str) -> Iterator[str]:
 def _mapping(items: dict[str, Any], indent: str) -> Iterator[str]:
     for key, value in items.items():
         lines = list(_value(value, indent + "  "))
-        if isinstance(value, dict | list) and value:
+        if len(_text(key)) > _LONGEST_KEY:
+            yield f"{indent}? {_text(key)}"
+            yield f"{indent}: {lines[0].strip(' ')}"
+            yield from lines[1:]
+        elif isinstance(value, dict | list) and value:
             yield f"{indent}{_text(key)}:"
             yield from lines
         else:

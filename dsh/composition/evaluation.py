@@ -56,15 +56,18 @@ class Scope:
         value = None if self.ctx is None else self._read(self.ctx, name)
         if value is None:
             raise EvaluationFailed(f'service "{name}" is not available')
-        publish = getattr(value, "expression_data", None)
-        if callable(publish):
-            value = publish()
-        elif not isinstance(value, Mapping | msgspec.Struct):
-            raise EvaluationFailed(f'service "{name}" publishes no data')
+        if not isinstance(value, Mapping | msgspec.Struct):
+            publish = getattr(value, "expression_data", None)
+            if not callable(publish):
+                raise EvaluationFailed(f'service "{name}" publishes no data')
+            try:
+                value = publish()
+            except Exception as error:
+                raise EvaluationFailed(f'service "{name}" cannot publish its data ({error!r})') from error
         try:
             data = dict(value) if isinstance(value, Mapping) else value
             return plain(msgspec.to_builtins(data, str_keys=True))
-        except TypeError:
+        except (TypeError, ValueError, OverflowError):
             raise EvaluationFailed(f'service "{name}" publishes what is not JSON data') from None
 
     @staticmethod
@@ -170,7 +173,8 @@ class _Evaluator(simpleeval.EvalWithCompoundTypes):  # type: ignore[misc]
         holder, key = self._eval(node.value), self._eval(node.slice)
         if isinstance(holder, dict) and isinstance(key, str):
             if key not in holder:
-                raise self._missing(holder, key)
+                # a key that was computed may be a secret
+                raise self._missing(holder, key if isinstance(node.slice, ast.Constant) else None)
             return holder[key]
         if isinstance(holder, list) and type(key) is int:
             if not -len(holder) <= key < len(holder):
@@ -181,10 +185,10 @@ class _Evaluator(simpleeval.EvalWithCompoundTypes):  # type: ignore[misc]
         )
 
     @staticmethod
-    def _missing(holder: Any, key: str) -> EvaluationFailed:
+    def _missing(holder: Any, key: str | None) -> EvaluationFailed:
         if isinstance(holder, Environment):
-            return EvaluationFailed(f"the environment variable {key} is not set")
-        return EvaluationFailed(f"there is no {key!r}")
+            return EvaluationFailed(f"the environment variable {key or 'of this name'} is not set")
+        return EvaluationFailed("there is no such key" if key is None else f"there is no {key!r}")
 
     def _eval_call(self, node: Any) -> Any:
         return self.functions[node.func.id](*(self._eval(argument) for argument in node.args))

@@ -238,11 +238,17 @@ def check_tree(rows: list[Row]) -> None:
         visit(row)
 
 
+LONGEST_WORD = 100
+"""Of longer words nobody asks which other one is like them: comparing takes the square of their length."""
+
+
 def closest(word: str, known: list[str]) -> list[str]:
     """Up to three known words that look like this one."""
     from difflib import get_close_matches
 
-    return get_close_matches(word, known, n=3, cutoff=0.6)
+    if len(word) > LONGEST_WORD:
+        return []
+    return get_close_matches(word, [one for one in known if len(one) <= LONGEST_WORD], n=3, cutoff=0.6)
 
 
 def _meant(key: str, known: tuple[str, ...]) -> str:

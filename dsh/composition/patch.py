@@ -68,6 +68,10 @@ def apply_layers(layers: list[Layer], removed: list[Removed] | None = None) -> t
 
 MAX_GROUPS = 32
 """How many groups inserts may put inside each other; a file of its own adds what its nesting allows."""
+MAX_COMPARED = 100_000
+"""How many ids may be looked at, in all, for those that are like one that is missed."""
+_RESHAPING = frozenset(["config", "merge", "group"])
+"""Keys of a patch after which a row may hold rows that it did not hold before."""
 _FRAMING = ("id", "name", "insert", "merge", "remove", "require", "before", "after")
 """Keys of a patch that are never assigned to a row."""
 
@@ -90,6 +94,7 @@ class _Tree:
         self.removed: list[Removed] = []
         self._index: dict[str, _Place] = {}
         self._label = ""
+        self._compared = 0
         self._before: dict[int, tuple[Row, str]] = {}
         self._replaced: dict[int, tuple[Row, Any]] = {}
 
@@ -139,9 +144,9 @@ class _Tree:
         anchor = patch.get("before") or patch.get("after")
         if not anchor:
             return len(target)
-        for at, row in enumerate(target):
-            if row.id == anchor:
-                return at if "before" in patch else at + 1
+        if (place := self._index.get(anchor)) is not None and place.siblings is target:
+            at = next(at for at, row in enumerate(target) if row is place.row)
+            return at if "before" in patch else at + 1
         self._missed(patch, f"patch insert: anchor {quoted(anchor)} is not in the list; appended")
         return len(target)
 
@@ -169,11 +174,15 @@ class _Tree:
             if key not in _FRAMING:
                 self._assign(row, key, copied(patch[key]), patch)
         if "merge" in patch:
-            self._assign(row, "config", _merged(row.config, patch["merge"]), patch)
-        adopt_children(row, self._warn)
-        for child in row.children:
-            if not child.origin:
-                self._name_origin(child)
+            # in place: the row's config is its own, copied when it came in
+            config = row.config if isinstance(row.config, Map) else Map(patch["merge"].mark)
+            _merge(config, patch["merge"])
+            self._assign(row, "config", config, patch)
+        if not _RESHAPING.isdisjoint(patch):
+            adopt_children(row, self._warn)
+            for child in row.children:
+                if not child.origin:
+                    self._name_origin(child)
 
     def _assign(self, row: Row, key: str, value: Any, patch: Patch) -> None:
         row[key] = value
@@ -209,10 +218,15 @@ class _Tree:
     def _find(self, patch: Patch, what: str) -> _Place | None:
         place = self._index.get(patch["id"])
         if place is None:
-            found = closest(patch["id"], list(self._index))
+            found = self._closest(patch["id"])
             meant = f"closest: {', '.join(map(quoted, found))}" if found else ""
             self._missed(patch, f"{what}: entry {quoted(patch['id'])} not found", meant)
         return place
+
+    def _closest(self, missed: str) -> list[str]:
+        """Ids that look like the one that is missed; none once looking has taken long."""
+        self._compared += len(self._index)
+        return closest(missed, list(self._index)) if self._compared <= MAX_COMPARED else []
 
     def _note(self, top: Row) -> None:
         """Remember what a top-level row looked like before this layer touched it."""
@@ -242,16 +256,20 @@ def _within(row: Row) -> Iterator[Row]:
         yield from _within(child)
 
 
-def _merged(target: Any, patch: Map) -> Map:
+def _merge(target: Map, patch: Map) -> None:
     """RFC 7386: maps merge, null deletes, all else replaces. A target that is no map counts as empty."""
-    made: Map = copied(target) if isinstance(target, Map) else Map(patch.mark)
     for key, value in patch.items():
         if value is None:
-            made.pop(key, None)
+            target.pop(key, None)
             continue
-        made[key] = _merged(made.get(key), value) if isinstance(value, Map) else copied(value)
-        made.keys_at[key], made.values_at[key] = patch.key_at(key), patch.value_at(key)
-    return made
+        if isinstance(value, Map):
+            held = target.get(key)
+            inner = held if isinstance(held, Map) else Map(value.mark)
+            _merge(inner, value)
+            target[key] = inner
+        else:
+            target[key] = copied(value)
+        target.keys_at[key], target.values_at[key] = patch.key_at(key), patch.value_at(key)
 
 
 def _lost(before: Any, after: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

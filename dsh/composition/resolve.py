@@ -19,6 +19,8 @@ from dsh.errors import CompositionError, DshError, KernelError
 BUILT_IN = "dsh.plugins"
 ENTRY_POINTS = "dsh.plugins"
 """The entry-point group of third-party plugins."""
+MAX_SHOWN = 2_000
+"""How many characters of an error's own words a line shows."""
 _LIBRARY = re.escape(str(Path(os.__file__).parent))
 _MACHINERY = re.compile(rf"<|{_LIBRARY}/(?!site-packages)|.*/dsh/(?:kernel|composition)/")
 """Files that say nothing about whose mistake it is: Python's own, and what mounts plugins."""
@@ -51,7 +53,7 @@ def find_plugin(name: str, folder: Path) -> Any:
 
 def described(error: BaseException) -> str:
     """One line for an exception: of ours its text, of somebody's code its type, text and place as well."""
-    text = " ".join(str(error).replace("\n  - ", " ").split())
+    text = _text(error)
     if isinstance(error, DshError) and not isinstance(error, KernelError):
         return text
     where = _place(error)
@@ -60,6 +62,16 @@ def described(error: BaseException) -> str:
     if isinstance(error, KernelError):
         return f"{text}{where}"
     return f"{type(error).__name__}: {text}{where}" if text else f"{type(error).__name__}{where}"
+
+
+def _text(error: BaseException) -> str:
+    """The error's own words on one line, cut where they are long."""
+    try:
+        text = str(error)
+    except Exception as failure:
+        return f"its text cannot be had ({type(failure).__name__})"
+    text = " ".join(text[: 2 * MAX_SHOWN].replace("\n  - ", " ").split())
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
 
 
 def _place(error: BaseException) -> str:

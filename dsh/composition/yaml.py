@@ -31,7 +31,12 @@ _INT = re.compile(r"[-+]?(?:0b[01]+|0o[0-7]+|0x[0-9a-fA-F]+|[0-9]+)\Z")
 _FLOAT = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\Z")
 _NOT_FINITE = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z")
 _BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-_FLOW_COLON = ("found unexpected ':'", "did not find expected node content")
+_SLOW_KNOWS_BETTER = (
+    "found unexpected ':'",  # inside a plain flow scalar: `{name: cordis:group}`
+    "did not find expected node content",
+    "found invalid Unicode character escape code",  # half of a pair, as JSON escapes what needs two
+)
+"""Problems of the fast parser with what the slow one reads."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _QUOTE_TEXT = "quote it if text is meant"
 _NULLS = frozenset(["", "~", "null", "Null", "NULL"])
@@ -101,7 +106,8 @@ def parse_yaml(data: bytes, file: str) -> Any:
     except UnicodeDecodeError as error:
         before = data[: error.start].decode("utf-8")
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-        raise YamlError("not UTF-8 text", Mark(file, line, column)) from None
+        hint = "save the file as UTF-8"
+        raise YamlError("not UTF-8 text", Mark(file, line, column), hint=hint) from None
     text = text.removeprefix("\ufeff")
     try:
         node = _composed(text)
@@ -112,7 +118,7 @@ def parse_yaml(data: bytes, file: str) -> Any:
         raise YamlError(problem.text, problem.mark, hint=problem.hint) from None
     except _TooDeep as error:
         raise YamlError(f"nested more than {MAX_DEPTH} levels deep", Mark.of(error.mark, file)) from None
-    except YAMLError:
+    except (YAMLError, ValueError, OverflowError, AssertionError):  # the slow parser: escapes beyond Unicode
         from dsh.composition.yaml_problem import bad_character
 
         problem = bad_character(text, file)
@@ -121,13 +127,13 @@ def parse_yaml(data: bytes, file: str) -> Any:
 
 
 def _composed(text: str, *, pure: bool = False) -> Any:
-    """The root node. The fast parser knows no colon inside a plain flow scalar (`{name: cordis:group}`)."""
+    """The root node: of the fast parser, where it can, else of the slow one."""
     yaml = YAML(typ="safe", pure=pure)
     yaml.Resolver = _Resolver
     try:
         return yaml.compose(text)
     except MarkedYAMLError as error:
-        if pure or error.problem not in _FLOW_COLON:
+        if pure or error.problem not in _SLOW_KNOWS_BETTER:
             raise
     return _composed(text, pure=True)
 
@@ -201,7 +207,7 @@ class _Construction:
     def _scalar(self, node: ScalarNode) -> Any:
         tag, text = str(node.tag), str(node.value)
         if not text.isascii() and _SURROGATE.search(text):
-            raise self._error(node, "half of a surrogate pair is no text")
+            text = self._whole(node, text)
         is_quoted = node.style in ("'", '"', "|", ">")
         if tag == _PLAIN and not is_quoted:
             return self._plain(node, text)
@@ -218,6 +224,13 @@ class _Construction:
         if tag == _TAG + "float" and (_FLOAT.match(text) or _NOT_FINITE.match(text)):
             return self._number(node, text)
         raise self._unknown_tag(node, tag)
+
+    def _whole(self, node: ScalarNode, text: str) -> str:
+        """The text with each pair of escapes as the one character it means."""
+        try:
+            return text.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            raise self._error(node, "half of a surrogate pair is no text") from None
 
     def _plain(self, node: ScalarNode, text: str) -> Any:
         if text in _NULLS:
@@ -263,7 +276,7 @@ class _Construction:
                 node, "a list or mapping follows !expr, which takes text", hint=QUOTE_EXPRESSION
             )
         if tag in (_TAG + "null", _TAG + "bool", _TAG + "int", _TAG + "float"):
-            return self._error(node, f"{node.value!r} does not fit its tag {shown}")
+            return self._error(node, f"this does not fit its tag {shown}")
         return self._error(node, f"unknown tag {shown}")
 
     def _at(self, node: Any) -> Mark:

@@ -24,10 +24,17 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     ("sequence entries are not allowed", "a list cannot start here", "start it on a line of its own"),
     ("unknown escape", "an unknown escape", "write a backslash twice, or use single quotes"),
     ("undefined alias", "an alias of nothing that stands above", "quote it if text is meant"),
+    (
+        "could not find expected ':'",
+        "this is neither a key nor an entry",
+        f"{_INDENT}; a blank follows `-` and `:`",
+    ),
     ("incompatible YAML document", "another version of YAML than 1.2", "delete the line `%YAML`"),
 )
 """Part of the parser's words, ours, and the hint."""
 _FORBIDDEN_CHARACTER = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+_BEYOND_UNICODE = re.compile(r"\\U(?!0010|000)[0-9A-Fa-f]{8}")
 
 
 class Problem(NamedTuple):
@@ -79,7 +86,13 @@ def bad_character(text: str, file: str) -> Problem:
     """The first character that YAML does not allow; the parser gives only its offset."""
     found = _FORBIDDEN_CHARACTER.search(text)
     if found is None:
-        return Problem("this cannot be read as YAML", Mark(file, 1, 1))
-    before = text[: found.start()]
-    mark = Mark(file, before.count("\n") + 1, len(before) - before.rfind("\n"))
+        beyond = _BEYOND_UNICODE.search(text)
+        at = Mark(file, 1, 1) if beyond is None else _place(text, beyond.start(), file)
+        return Problem("this cannot be read as YAML" if beyond is None else "an escape beyond Unicode", at)
+    mark = _place(text, found.start(), file)
     return Problem(f"the character U+{ord(found[0]):04X} is not allowed", mark)
+
+
+def _place(text: str, position: int, file: str) -> Mark:
+    before = text[:position]
+    return Mark(file, before.count("\n") + 1, len(before) - before.rfind("\n"))

@@ -118,6 +118,14 @@ def test_texts_that_look_like_other_values_are_quoted() -> None:
     assert loaded(dump(made))[0]["config"] == words
 
 
+def test_keys_of_any_length_read_back() -> None:
+    keys = ["k" * 119, "k" * 2_000, "k\n" * 600, "k" * 1_100, "k: #" * 300]
+    values: list[Any] = [{"a": 1, "b": [1, {"c": 2}]}, [1, [2]], "x\ny\n", None, {}]
+    made = composed("- insert: [{id: a, name: p}]")
+    made.rows[0]["config"] = dict(zip(keys, values, strict=True))
+    assert loaded(dump(made))[0]["config"] == made.rows[0]["config"]
+
+
 def test_long_texts_of_several_lines_are_blocks() -> None:
     made = composed("- insert: [{id: a, name: p}]")
     made.rows[0]["config"] = {"persona": "One.\n\n  Two: #3\n"}

@@ -95,6 +95,44 @@ def test_services_give_their_data_as_mapping_struct_or_published() -> None:
     assert value("svc.p.hosts", services=services) == ["a", "b"]
 
 
+def test_a_mapping_is_its_own_data_whatever_it_publishes() -> None:
+    class Both(dict[str, int]):
+        def expression_data(self) -> dict[str, int]:
+            return {"n": 2}
+
+    assert value("svc.s.n", services={"s": Both(n=1)}) == 1
+
+
+@pytest.mark.parametrize(
+    ("service", "says"),
+    [
+        ({"a": object()}, 'service "s" publishes what is not JSON data'),
+        ({"a": {(1, 2): 3}}, 'service "s" publishes what is not JSON data'),
+        ({"a": float("nan")}, "a number that is not finite"),
+        ({"a": 2**70}, "an integer beyond 64 bits"),
+    ],
+)
+def test_data_that_is_no_json_is_refused(service: object, says: str) -> None:
+    with pytest.raises(ExpressionError, match=says):
+        value("svc.s.a", services={"s": service})
+
+
+def test_a_service_that_cannot_publish_is_named_with_its_reason() -> None:
+    class Broken:
+        def expression_data(self) -> object:
+            raise RuntimeError("not yet")
+
+    with pytest.raises(ExpressionError, match=r"f\.yml:1:1: .*service \"s\" cannot publish .*not yet"):
+        value("svc.s.a", services={"s": Broken()})
+
+
+def test_a_computed_key_is_no_part_of_a_message() -> None:
+    for text in ("{'a': 1}[env.TOKEN]", "env[env.TOKEN]", "json('{}')[env.TOKEN + 'x']"):
+        with pytest.raises(ExpressionError) as caught:
+            value(text, {"TOKEN": "s3cr3t"})
+        assert "s3cr3t" not in str(caught.value)
+
+
 def test_a_service_without_data_is_named() -> None:
     with pytest.raises(ExpressionError, match='service "s" publishes no data'):
         value("svc.s.x", services={"s": object()})

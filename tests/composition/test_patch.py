@@ -119,6 +119,30 @@ def test_require_makes_a_miss_an_error_with_its_place(text: str) -> None:
         composed(M, text)
 
 
+def test_thousands_of_misses_take_no_time_to_speak_of() -> None:
+    rows = "- insert:\n" + "".join(f"  - {{id: row-{n}, name: p}}\n" for n in range(6_000))
+    made = composed(rows, "".join(f"- {{id: rwo-{n}}}\n" for n in range(6_000)))
+    assert len(made.warnings) == 6_000
+    assert str(made.warnings[0]).endswith('(line 1; closest: "row-0", "row-90", "row-80")')
+
+
+def test_an_id_as_long_as_a_file_has_no_like() -> None:
+    made = composed(f"- insert: [{{id: {'a' * 200_000}, name: p}}]", f"- {{id: {'a' * 200_001}}}")
+    assert str(made.warnings[0]).endswith("not found (line 1)")
+
+
+def test_a_merge_changes_no_other_row_and_no_layer() -> None:
+    first = layer(
+        "base", "- insert: [{id: a, name: p, config: &c {k: {l: 1}}}, {id: b, name: p, config: *c}]"
+    )
+    second = layer("home", "- {id: a, merge: {k: {m: {n: 1}}}}\n- {id: a, merge: {k: {m: {o: 2}}}}")
+    before = repr((first, second))
+    rows, _ = apply_layers([first, second])
+    assert rows[0].config == {"k": {"l": 1, "m": {"n": 1, "o": 2}}}
+    assert rows[1].config == {"k": {"l": 1}}
+    assert repr((first, second)) == before
+
+
 def test_require_is_not_stored_in_the_row() -> None:
     assert "require" not in rows_of(M, "- {id: m, disabled: true, require: true}")[0]
 

@@ -136,3 +136,24 @@ def test_a_failed_import_is_tried_again(tmp_path: Path) -> None:
     refused("./again.py", tmp_path)
     path.write_text(PLUGIN)
     assert find_plugin("./again.py", tmp_path).__file__ == str(path)
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (
+            "class E(Exception):\n    def __str__(self):\n        raise ValueError\nraise E",
+            "failed to import: E: its text cannot be had (ValueError) (",
+        ),
+        ("raise ValueError('x' * 10_000_000)", "xxx… ("),
+        ("raise ValueError('a\\n\\n b')", "failed to import: ValueError: a b ("),
+    ],
+)
+def test_whatever_an_error_says_of_itself_it_is_one_line_of_a_bounded_length(
+    tmp_path: Path, code: str, says: str
+) -> None:
+    write(tmp_path / "bad.py", code)
+    text = str(refused("./bad.py", tmp_path))
+    assert says in text
+    assert "\n" not in text
+    assert len(text) < 2_500

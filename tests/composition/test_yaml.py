@@ -59,6 +59,19 @@ def test_keys_are_strings_of_what_they_read_as() -> None:
     assert list(parsed("1: a\nnull: b\nTRUE: c\n")) == ["1", "null", "true"]  # type: ignore[call-overload]
 
 
+def test_a_pair_of_escapes_is_one_character_as_in_json() -> None:
+    assert parsed('{"a\\ud83d\\ude00": "\\ud83d\\ude00\\u00e9"}') == {"a😀": "😀é"}
+
+
+def test_a_json_file_reads_as_what_it_is() -> None:
+    text = '[\n\t{"id": "a",\t"name": "cordis:group",\n\t "config": ["\\/", 1e3, -0.5, null, true]}\n]'
+    assert parsed(text) == [{"id": "a", "name": "cordis:group", "config": ["/", 1000, -0.5, None, True]}]
+
+
+def test_a_value_that_does_not_fit_its_tag_is_not_shown() -> None:
+    assert "hush" not in str(refused("KEY: !!int sk-hush"))
+
+
 def test_merge_keys_are_ordinary_keys() -> None:
     assert parsed("- &x {a: 1}\n- <<: *x\n  b: 2\n") == [{"a": 1}, {"<<": {"a": 1}, "b": 2}]
 
@@ -82,6 +95,11 @@ def test_merge_keys_are_ordinary_keys() -> None:
         ("b: 1\na: 'x\nc: 2", "2:4", "a quoted text starts here and never ends"),
         ("x: \x01", "1:4", "the character U+0001 is not allowed"),
         (b"a: 1\nb: \xff", "2:4", "not UTF-8"),
+        ("- a\n-b", "3:1", "neither a key nor an entry"),
+        ('a: "\\ud83d"', "1:4", "half of a surrogate pair"),
+        ('a: 1\nb: "\\U00110000"', "2:5", "an escape beyond Unicode"),
+        ('{a: b:c, d: "\\UFFFFFFFF"}', "1:14", "an escape beyond Unicode"),
+        ("%YAML 1.21\n---\n{a: b:c}", "1:1", "another version of YAML"),
         ("a: " + "9" * 5000, "1:4", "digits"),
     ],
 )
