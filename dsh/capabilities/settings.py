@@ -15,7 +15,7 @@ from dsh.errors import CompositionError
 from dsh.kernel import Effect, Event, ServiceKey
 
 S = TypeVar("S", bound=msgspec.Struct)
-W = TypeVar("W", bound=msgspec.Struct)
+W = TypeVar("W", bound=msgspec.Struct, covariant=True)
 
 Applies = Literal["live", "restart"]
 """Whether a change counts at once or with the next start."""
@@ -146,9 +146,9 @@ class Settings(Protocol):
     """The sections of one composition.
 
     Writes of one namespace happen one after the other. What is written is copied when the method is called,
-    judged by the owner, stored, and only then counts. They answer the new revision and raise `SettingsError`:
-    `SETTINGS_UNREGISTERED`, `SETTINGS_DISPOSED`, `SETTINGS_NOT_JSON`, `SETTINGS_INVALID`, `SETTINGS_CONFLICT`,
-    `SETTINGS_UNWRITABLE`. A write that failed changes nothing and does not hinder the next one.
+    judged by the owner, stored, and only then counts. They answer the new revision, or raise `SettingsError`:
+    `SETTINGS_UNREGISTERED`, `SETTINGS_DISPOSED`, `SETTINGS_NOT_JSON`, `SETTINGS_INVALID`,
+    `SETTINGS_CONFLICT`, `SETTINGS_UNWRITABLE`. A write that failed changes nothing and hinders no other.
     """
 
     def register(
@@ -176,7 +176,7 @@ class Settings(Protocol):
     def update(
         self, namespace: str, patch: Mapping[str, Any], *, expected_revision: int | None = None
     ) -> Awaitable[int]:
-        """Merge into the section as RFC 7386 says: mappings merge, null takes a key out, all else replaces."""
+        """Merge into the section (RFC 7386): mappings merge, null takes a key out, all else replaces."""
 
     def replace(
         self, namespace: str, section: Mapping[str, Any], *, expected_revision: int | None = None
