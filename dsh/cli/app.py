@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from dsh.cli.argv import DEFAULT_PROFILE
 from dsh.cli.stream import unwritable
 from dsh.errors import UsageError
 
@@ -41,6 +42,12 @@ def launcher(
     dump_default_config: Annotated[
         bool, typer.Option("--dump-default-config", help="The same of the bundles alone.")
     ] = False,
+    lock: Annotated[
+        bool, typer.Option("--lock", help="With --dump-config: print a lock with digest and versions.")
+    ] = False,
+    locked: Annotated[
+        str, typer.Option(metavar="FILE", help="Refuse to run or dump anything but what this lock holds.")
+    ] = "",
     version: Annotated[bool, typer.Option("--version", "-V", help="Print the version.")] = False,
 ) -> None:
     """What stands before a command or the app's own arguments."""
@@ -49,6 +56,22 @@ def launcher(
 @app.command("run", add_help_option=False)
 def run_task(words: Annotated[list[str], typer.Argument(metavar="[FLAGS] TASK...")]) -> None:
     """Do one task and print the answer (dsh run --help)."""
+
+
+@app.command("explain")
+def explain(
+    row: Annotated[str, typer.Argument(metavar="[ROW]", help="The id of one row.")] = "",
+    profile: Annotated[str, typer.Option(metavar="NAME", help="Explain this profile.")] = DEFAULT_PROFILE,
+    patch: Annotated[
+        list[str], typer.Option(metavar="FILE", help="Apply this patch file as well; repeatable.")
+    ] = [],  # noqa: B006 -- Typer copies it
+    cwd: Annotated[str, typer.Option("--cwd", "-C", metavar="DIR", help="As if started in DIR.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show where every row and value comes from, and who provides what to whom. Starts nothing."""
+    from dsh.cli.explain import explained
+
+    raise typer.Exit(explained(profile, patch, cwd, row, is_json=as_json))
 
 
 @sessions.command("inspect")

@@ -11,15 +11,22 @@ from dsh.errors import UsageError
 
 Action = Literal["boot", "dump", "dump-default", "version", "help", "command"]
 
-COMMANDS = ("sessions",)
+COMMANDS = ("explain", "sessions")
 """What stands behind the first word as a command of its own; `run` is rewritten instead."""
 DEFAULT_PROFILE = "headless"
 """What `dsh run` starts and what is dumped where no profile is named."""
 
-_WITH_VALUE = {"--profile": "--profile NAME", "--patch": "--patch FILE", "--cwd": "--cwd DIR", "-C": "-C DIR"}
+_WITH_VALUE = {
+    "--profile": "--profile NAME",
+    "--patch": "--patch FILE",
+    "--locked": "--locked FILE",
+    "--cwd": "--cwd DIR",
+    "-C": "-C DIR",
+}
 _SWITCHES = {
     "--dump-config": "dump",
     "--dump-default-config": "dump-default",
+    "--lock": "lock",
     "--version": "version",
     "-V": "version",
     "--help": "help",
@@ -38,6 +45,10 @@ class Invocation(NamedTuple):
     cwd: str | None = None
     rest: tuple[str, ...] = ()
     """The app's arguments (`boot`), or the command and its words (`command`)."""
+    locked: str | None = None
+    """The lock that the composition has to keep to."""
+    is_lock: bool = False
+    """The dump is to be printed as a lock."""
 
 
 def parse(argv: Sequence[str]) -> Invocation:
@@ -50,8 +61,7 @@ def parse(argv: Sequence[str]) -> Invocation:
         return Invocation("command", rest=tuple(argv))
     is_run = bool(argv) and argv[0] == "run"
     words = ["--profile", DEFAULT_PROFILE, *argv[1:]] if is_run else list(argv)
-    profile, cwd = None, None
-    patches: list[str] = []
+    given: dict[str, list[str]] = {flag: [] for flag in _WITH_VALUE}
     switches: list[str] = []
     position = 0
     while position < len(words):
@@ -65,13 +75,8 @@ def parse(argv: Sequence[str]) -> Invocation:
                 value = words[position]
             if not value:
                 raise UsageError(f"{_WITH_VALUE[flag]} needs a value that is not empty", hint=_HELP)
-            if flag == "--profile":
-                profile = value
-            elif flag == "--patch":
-                patches.append(value)
-            else:
-                cwd = value
-        elif word in _SWITCHES and not (_SWITCHES[word] == "help" and profile is not None):
+            given["--cwd" if flag == "-C" else flag].append(value)
+        elif word in _SWITCHES and not (_SWITCHES[word] == "help" and given["--profile"]):
             switches.append(_SWITCHES[word])
         else:
             break
@@ -79,8 +84,19 @@ def parse(argv: Sequence[str]) -> Invocation:
     rest = words[position:]
     if rest and rest[0] == "--" and not is_run:  # `dsh run -- "-x"` leaves it to the app, whose task it marks
         rest = rest[1:]
-    found = Invocation("boot", profile or "", tuple(patches), cwd, tuple(rest))
+    found = Invocation(
+        "boot",
+        _last(given["--profile"]) or "",
+        tuple(given["--patch"]),
+        _last(given["--cwd"]),
+        tuple(rest),
+        _last(given["--locked"]),
+    )
     return _decide(found, set(switches))
+
+
+def _last(values: list[str]) -> str | None:
+    return values[-1] if values else None
 
 
 def _decide(found: Invocation, switches: set[str]) -> Invocation:
@@ -109,13 +125,20 @@ def _decide(found: Invocation, switches: set[str]) -> Invocation:
 
 
 def _dump(found: Invocation, switches: set[str]) -> Invocation:
+    is_lock = "lock" in switches
+    switches = switches - {"lock"}
+    if is_lock and switches != {"dump"}:
+        raise UsageError(
+            "--lock is a form of --dump-config", hint="dsh --profile NAME --dump-config --lock > dsh.lock.yml"
+        )
     if len(switches) > 1:
         raise UsageError("--dump-config and --dump-default-config exclude each other")
     if found.rest:
         raise UsageError(f"a dump takes no further arguments, got {found.rest[0]!r}")
     profile = found.profile or DEFAULT_PROFILE
     if "dump" in switches:
-        return found._replace(action="dump", profile=profile)
-    if found.patches:
-        raise UsageError("--dump-default-config shows bundles alone, so --patch does not fit to it")
+        return found._replace(action="dump", profile=profile, is_lock=is_lock)
+    for flag, value in (("--patch", found.patches), ("--locked", found.locked)):
+        if value:
+            raise UsageError(f"--dump-default-config shows bundles alone, so {flag} does not fit to it")
     return found._replace(action="dump-default", profile=profile)

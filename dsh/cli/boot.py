@@ -64,6 +64,10 @@ def boot(invocation: Invocation, watchdog: Watchdog) -> int:
     composition = compose(invocation.profile, [Path(p) for p in invocation.patches], home)
     for warning in (*warnings, *composition.warnings):
         output.notice(f"dsh: {warning}")
+    if invocation.locked is not None:
+        from dsh.composition.lock import require_locked
+
+        require_locked(composition, home, Path(invocation.locked))
     export(environment, os.environ)
     facts = Facts(home, invocation.profile, str(Path.cwd()), environment.mapping())
     run = _Run(invocation, composition, facts, environment, output, watchdog)

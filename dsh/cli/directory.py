@@ -12,19 +12,20 @@ def settled(invocation: Invocation) -> Invocation:
     Raises:
         UsageError: the invoking directory is gone, or the directory cannot be entered.
     """
-    if not (invocation.patches or invocation.cwd or invocation.action == "boot"):
+    if not (invocation.patches or invocation.cwd or invocation.locked or invocation.action == "boot"):
         return invocation
     try:
         base = os.getcwd()  # noqa: PTH109 -- pathlib costs time that not every branch has
     except OSError as error:
         raise UsageError(f"the current directory is gone: {error.strerror}") from error
     patches = tuple(os.path.join(base, patch) for patch in invocation.patches)  # noqa: PTH118
+    locked = os.path.join(base, invocation.locked) if invocation.locked else None  # noqa: PTH118
     home = os.environ.get("DSH_HOME", "").strip()
     if home and not home.startswith("~"):
         os.environ["DSH_HOME"] = os.path.join(base, home)  # noqa: PTH118
     if invocation.cwd is not None:
         enter(invocation.cwd)
-    return invocation._replace(patches=patches)
+    return invocation._replace(patches=patches, locked=locked)
 
 
 def enter(directory: str) -> None:

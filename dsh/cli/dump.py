@@ -1,4 +1,7 @@
-"""`--dump-config` and `--dump-default-config`: the composed rows as text. Nothing is booted or evaluated."""
+"""`--dump-config` and `--dump-default-config`: the composed rows as text. Nothing is booted or evaluated.
+
+What only a lock needs is loaded for a lock.
+"""
 
 from pathlib import Path
 
@@ -13,14 +16,24 @@ def dumped(invocation: Invocation) -> str:
     """The document; what did not fit goes to standard error.
 
     Raises:
-        CompositionError: unknown profile, or a file that cannot be read or applied.
+        CompositionError: unknown profile, a file that cannot be read or applied, or what is composed is not
+            what `--locked` asks for.
     """
+    home = home_path()
     composition = compose(
         invocation.profile,
         [Path(patch) for patch in invocation.patches],
-        home_path(),
+        home,
         default_only=invocation.action == "dump-default",
     )
     for warning in composition.warnings:
         notice(f"dsh: {warning}")
+    if invocation.locked is not None:
+        from dsh.composition.lock import require_locked
+
+        require_locked(composition, home, Path(invocation.locked))
+    if invocation.is_lock:
+        from dsh.composition.lock import lock_text
+
+        return lock_text(composition, home)
     return dump(composition)
