@@ -1,5 +1,6 @@
 """Which model an agent gets when nobody says so."""
 
+from collections.abc import Awaitable
 from typing import Protocol
 
 import msgspec
@@ -20,6 +21,13 @@ class DefaultModel(Protocol):
     """The configured selection, read anew each time (`spec/agent-loop.md` §15)."""
 
     def current_selection(self) -> ModelSelection: ...
+
+    def save_selection(self, selection: ModelSelection) -> Awaitable[None]:
+        """Make it the user's choice for all sessions, in the settings; without settings nothing happens.
+
+        Raises:
+            SettingsError: it cannot be stored.
+        """
 
 
 DEFAULT_MODEL: ServiceKey[DefaultModel] = ServiceKey("agentDefaultModel")

@@ -5,6 +5,7 @@ It lies here and not in a row because a row never imports another row.
 
 import asyncio
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -18,8 +19,8 @@ PLAIN_TERMINAL = {"NO_COLOR": "1", "TERM": "dumb", "PAGER": "cat", "GIT_PAGER": 
 TIMEOUT = "BASH_TIMEOUT"
 
 
-class ShellConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
-    """Options of the rows `bash-local` and `bash-sandbox`."""
+class ShellConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, rename="camel"):
+    """Options of the rows `bash-local` and `bash-sandbox`, and of the settings section `shell`."""
 
     cwd: str | None = None
     """Where commands run that name no directory; unset: the working directory of the process."""
@@ -35,12 +36,16 @@ class ShellConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rena
     """From SIGTERM to SIGKILL."""
 
 
+SETTINGS_NAMESPACE = "shell"
+
+
 class LocalShell:
     """Runs commands with bash, unconfined. Implements `dsh.capabilities.shell.Shell`."""
 
     sandbox_mode = None
 
-    def __init__(self, config: ShellConfig, subprocess: Subprocess) -> None:
+    def __init__(self, config: Callable[[], ShellConfig], subprocess: Subprocess) -> None:
+        """`config` is asked before each command."""
         self._config = config
         self._subprocess = subprocess
 
@@ -49,8 +54,8 @@ class LocalShell:
 
     async def run_argv(self, argv: list[str], request: ShellRequest) -> ShellResult:
         """Run exactly this program with the request's directory, environment and limits."""
-        config = self._config
-        timeout_ms = self._timeout_ms(request.timeout_ms)
+        config = self._config()
+        timeout_ms = _timeout_ms(config, request.timeout_ms)
         fused = CancelToken.any_of(request.signal)
         limits = Collect(config.max_output_bytes, config.max_spill_bytes)
         spec = SpawnSpec(
@@ -82,10 +87,11 @@ class LocalShell:
             detached=status.detached,
         )
 
-    def _timeout_ms(self, asked: float | None) -> int:
-        if asked is not None and not (asked > 0 and math.isfinite(asked)):
-            raise SpawnError(f"a timeout must be a positive number of milliseconds, got {asked}")
-        return math.ceil(min(asked or self._config.timeout_ms, self._config.max_timeout_ms))
+
+def _timeout_ms(config: ShellConfig, asked: float | None) -> int:
+    if asked is not None and not (asked > 0 and math.isfinite(asked)):
+        raise SpawnError(f"a timeout must be a positive number of milliseconds, got {asked}")
+    return math.ceil(min(asked or config.timeout_ms, config.max_timeout_ms))
 
 
 def _stream(captured: Captured) -> StreamText:

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 from dsh.composition.source import MAX_BYTES, read_bytes
 from dsh.errors import CompositionError
+from dsh.masking import masked
 
 EnvSource = Literal["process", "project-env", "user-env"]
 
@@ -27,6 +28,8 @@ _NAMES = """
     PYTHONINSPECT PYTHONBREAKPOINT PYTHONWARNINGS VIRTUAL_ENV
 """
 FORBIDDEN = frozenset(_NAMES.split())
+MAX_SHOWN = 60
+"""How many characters of a wrong name a warning shows."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _QUOTES = "'\"`"
 
@@ -38,6 +41,16 @@ class EnvValue(NamedTuple):
     source: EnvSource
     path: str | None = None
     """The `.env` file, where it came from one."""
+
+
+class Assignment(NamedTuple):
+    """One assignment of a `.env` file."""
+
+    name: str
+    """As it stands there: perhaps no name at all."""
+    value: str
+    line: int
+    """Where it begins, counted from 1."""
 
 
 class Environment:
@@ -98,7 +111,7 @@ def load_environment(cwd: Path, home: Path, inherited: Mapping[str, str]) -> tup
             reason = error.strerror if isinstance(error, OSError) else str(error)
             warnings.append(f"failed to load .env: {path}: {reason}")
             continue
-        layers.append((source, path, _accepted(path, parse_env(text), warnings)))
+        layers.append((source, path, _accepted(path, read_env(text), warnings)))
     return Environment(inherited, layers), warnings
 
 
@@ -112,21 +125,28 @@ def _text_of(path: Path) -> str:
         raise ValueError("it is not UTF-8 text") from None
 
 
-def _accepted(path: Path, values: dict[str, str], warnings: list[str]) -> dict[str, str]:
+def _accepted(path: Path, assignments: list[Assignment], warnings: list[str]) -> dict[str, str]:
+    """The names and values that count; the last of two equal names does."""
     accepted = {}
-    for name, value in values.items():
+    for name, value, line in assignments:
         if is_forbidden(name):
             raise CompositionError(
-                f'{path} sets "{name}", which only the launching environment may set',
+                f'{path}:{line}: sets "{name}", which only the launching environment may set',
                 hint=f"remove the line and export {name} in the shell that starts dsh",
             )
         if not _NAME.match(name):
-            warnings.append(f"{path}: skipped {name!r}, which is not a variable name")
+            warnings.append(f"{path}:{line}: skipped {_shown(name)}, which is not a variable name")
         elif "\0" in value:
-            warnings.append(f"{path}: skipped {name}, whose value holds a zero byte")
+            warnings.append(f"{path}:{line}: skipped {name}, whose value holds a zero byte")
         else:
             accepted[name] = value
     return accepted
+
+
+def _shown(name: str) -> str:
+    """What stands before the `=` on one line, cut and without what has the form of a key."""
+    text = masked(name)
+    return repr(text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…")
 
 
 def _same_folder(one: Path, other: Path) -> bool:
@@ -143,10 +163,15 @@ def is_forbidden(name: str) -> bool:
 
 
 def parse_env(text: str) -> dict[str, str]:
-    """Names and values of a `.env` text. Total: what is no assignment is skipped."""
-    values: dict[str, str] = {}
+    """Names and values of a `.env` text; the last of two equal names counts."""
+    return {name: value for name, value, _ in read_env(text)}
+
+
+def read_env(text: str) -> list[Assignment]:
+    """What a `.env` text assigns, in its order. Total: what is no assignment is skipped."""
+    found: list[Assignment] = []
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    at = 0
+    at, number = 0, 1
     while at < len(text):
         end = _line_end(text, at)
         line = text[at:end]
@@ -155,11 +180,13 @@ def parse_env(text: str) -> dict[str, str]:
         if name.startswith(("export ", "export\t")):
             name = name[7:].strip()
         if not equals or not name or name.startswith("#"):
-            at = end + 1
+            at, number = end + 1, number + 1
             continue
-        value, at = _value(text, at + line.index("=") + 1, end)
-        values[name] = value
-    return values
+        value, after = _value(text, at + line.index("=") + 1, end)
+        found.append(Assignment(name, value, number))
+        number += text.count("\n", at, after)
+        at = after
+    return found
 
 
 def _line_end(text: str, at: int) -> int:

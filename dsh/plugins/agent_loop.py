@@ -22,6 +22,7 @@ from dsh.agent.prompt import SYSTEM_PROMPT, PromptContext
 from dsh.agent.registry import AGENTS
 from dsh.agent.services import LoopServices
 from dsh.capabilities.bounds import Amount, NonEmpty
+from dsh.capabilities.settings_section import install_settings_section
 from dsh.errors import CompositionError
 from dsh.kernel import Context
 from dsh.llm.registry import LLM, LLM_STREAM
@@ -62,10 +63,21 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
     """How many tool bodies of one message may run at the same time."""
 
 
+class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, rename="camel"):
+    """The settings section `agent-loop`."""
+
+    max_parallel_tool_calls: Amount = 10
+    """How many tool bodies of one message may run at the same time; read for each message."""
+
+
 def apply(ctx: Context, config: Config) -> None:
     _check_ids(config.agents)
     sessions, prompt = ctx.use(SESSIONS), ctx.use(SYSTEM_PROMPT)
-    services = LoopServices(ctx, ctx.use(LLM), ctx.use(TOOLS), prompt, lambda: config.max_parallel_tool_calls)
+    entry = Section(max_parallel_tool_calls=config.max_parallel_tool_calls)
+    section = install_settings_section(ctx, "agent-loop", Section, entry)
+    services = LoopServices(
+        ctx, ctx.use(LLM), ctx.use(TOOLS), prompt, lambda: section.get().max_parallel_tool_calls
+    )
     ctx.on(
         LLM_STREAM,
         lambda request, following: guard(request, following, sessions.get),

@@ -2,10 +2,13 @@
 than the policy says: what cannot be confined is refused.
 """
 
+from collections.abc import Callable
+
 import msgspec
 
-from dsh.capabilities.local_shell import LocalShell, ShellConfig
+from dsh.capabilities.local_shell import SETTINGS_NAMESPACE, LocalShell, ShellConfig
 from dsh.capabilities.sandbox import SANDBOX_POLICY, SandboxMode, SandboxPolicyService
+from dsh.capabilities.settings_section import install_settings_section
 from dsh.capabilities.shell import SHELL, SandboxReport, SandboxUnavailable, ShellRequest, ShellResult
 from dsh.capabilities.subprocess import SUBPROCESS, Subprocess
 from dsh.kernel import Context
@@ -18,7 +21,9 @@ Config = ShellConfig
 class SandboxedShell:
     """Asks the policy before each command. Implements `dsh.capabilities.shell.Shell`."""
 
-    def __init__(self, config: ShellConfig, subprocess: Subprocess, policy: SandboxPolicyService) -> None:
+    def __init__(
+        self, config: Callable[[], ShellConfig], subprocess: Subprocess, policy: SandboxPolicyService
+    ) -> None:
         self._shell = LocalShell(config, subprocess)
         self._policy = policy
 
@@ -38,4 +43,5 @@ class SandboxedShell:
 
 
 def apply(ctx: Context, config: ShellConfig) -> None:
-    ctx.provide(SHELL, SandboxedShell(config, ctx.use(SUBPROCESS), ctx.use(SANDBOX_POLICY)))
+    section = install_settings_section(ctx, SETTINGS_NAMESPACE, ShellConfig, config)
+    ctx.provide(SHELL, SandboxedShell(section.get, ctx.use(SUBPROCESS), ctx.use(SANDBOX_POLICY)))

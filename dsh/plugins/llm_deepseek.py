@@ -4,6 +4,7 @@ import os
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -11,6 +12,8 @@ from dsh.capabilities.bounds import MAX_TIMER_MS
 from dsh.capabilities.credentials import CREDENTIALS, Credentials
 from dsh.capabilities.http import HTTP
 from dsh.capabilities.launch import HOME_PATH, LAUNCH_ENVIRONMENT, LaunchEnvironment
+from dsh.capabilities.settings import CREDENTIAL_REF
+from dsh.capabilities.settings_section import install_settings_section
 from dsh.kernel import Context
 from dsh.llm.credential import hide_key, is_key_name
 from dsh.llm.deepseek import (
@@ -47,9 +50,9 @@ def _default_models() -> list[DeepSeekModel]:
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
-    """Options of the `llm-deepseek` row (`spec/llm.md` §4.6)."""
+    """Options of the `llm-deepseek` row and of the settings section of its name (`spec/llm.md` §4.6)."""
 
-    api_key_env: str = "DEEPSEEK_API_KEY"
+    api_key_env: Annotated[str, CREDENTIAL_REF] = "DEEPSEEK_API_KEY"
     """Name of the key, as an environment variable or in the credentials file; never the key itself."""
     base_url: str | None = msgspec.field(default=None, name="baseURL")
     """Endpoint; unset: `DEEPSEEK_BASE_URL`, else the public one."""
@@ -123,8 +126,10 @@ class _Keys:
 
 
 def apply(ctx: Context, config: Config) -> None:
+    """Serve the route. A call uses the options as they were when it was prepared, from start to end."""
+
     def identity(request: LlmRequest) -> Mapping[str, str]:
-        if not config.identity_headers:
+        if not section.get().identity_headers:
             return {}
         headers = {}
         if (home := ctx.get(HOME_PATH)) is not None:
@@ -134,8 +139,19 @@ def apply(ctx: Context, config: Config) -> None:
         return headers
 
     adapter = DeepSeekAdapter(settings_of(config), ctx.use(HTTP), _Keys(ctx), identity=identity)
-    ctx.use(LLM).register_adapter([PROVIDER], adapter)
+    route = ctx.use(LLM).register_adapter([PROVIDER], adapter)
+    hidden = {config.api_key_env}
     hide_key(ctx, config.api_key_env)
+
+    def changed(now: Config) -> None:
+        before, adapter.settings = adapter.settings, settings_of(now)
+        if now.api_key_env not in hidden:
+            hidden.add(now.api_key_env)
+            hide_key(ctx, now.api_key_env)
+        if adapter.settings.retry_policy != before.retry_policy:
+            route.replace([PROVIDER])
+
+    section = install_settings_section(ctx, "llm-deepseek", Config, config, changed=changed)
 
 
 def settings_of(config: Config) -> DeepSeekSettings:

@@ -1,17 +1,22 @@
 """Row `permission`: named pairs of sandbox mode and approval policy, written into each new session's log."""
 
+from collections.abc import Callable
+
 import msgspec
 
 from dsh.capabilities.approval import APPROVAL, ApprovalPolicy
+from dsh.capabilities.launch import LAUNCH_ENVIRONMENT
 from dsh.capabilities.sandbox import SANDBOX_POLICY, SandboxMode
+from dsh.capabilities.settings_section import install_settings_section
 from dsh.errors import CompositionError
-from dsh.kernel import Context
+from dsh.kernel import Context, ValidationError
 from dsh.session.log import Session
 from dsh.session.store import SESSION_CREATED
 
 inject = [SANDBOX_POLICY, APPROVAL]
 provide = ()
 
+MODE_VARIABLE = "DSH_PERMISSION_MODE"
 DERIVED_NAME = "custom"
 """What a pair is called that no preset has; not a preset itself."""
 
@@ -49,11 +54,18 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
             raise ValueError(f"presets: the name {DERIVED_NAME!r} is reserved")
 
 
-class Presets:
-    """The table, and the default of this composition."""
+class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, rename="camel"):
+    """The settings section `permission`."""
 
-    def __init__(self, table: dict[str, Preset], default: str) -> None:
-        self._table, self._default = table, default
+    default_preset: str | None = None
+    """For new sessions, over that of the row; `DSH_PERMISSION_MODE` outranks it."""
+
+
+class Presets:
+    """The table, and the default, which is asked for with each session."""
+
+    def __init__(self, table: dict[str, Preset], default: Callable[[], str]) -> None:
+        self._table, self._default_now = table, default
 
     def pin(self, session: Session) -> None:
         """Log what the session's log does not say yet: preset, sandbox mode, approval policy, in that order.
@@ -63,11 +75,12 @@ class Presets:
         """
         chosen = logged(session, "permission/preset", "preset")
         mode, policy = logged(session, "sandbox/mode", "mode"), logged(session, "approval/policy", "policy")
-        base = self._table.get(chosen or self._default, self._table[self._default])
+        default = self._default_now()
+        base = self._table.get(chosen or default, self._table[default])
         if chosen is None:
             pair = (base.sandbox if mode is None else mode, base.approval if policy is None else policy)
             is_fresh = mode is None and policy is None
-            preset = self._default if is_fresh else match(self._table, *pair)
+            preset = default if is_fresh else match(self._table, *pair)
             if preset is not None:
                 session.append("permission/preset", {"preset": preset})
         if mode is None:
@@ -91,22 +104,62 @@ def match(table: dict[str, Preset], sandbox: str, approval: str) -> str | None:
     return next((name for name, entry in table.items() if (entry.sandbox, entry.approval) == pair), None)
 
 
+class Choice:
+    """Which preset new sessions get: by variable, settings, row or composed pair, in this order."""
+
+    def __init__(self, ctx: Context, config: Config) -> None:
+        """Raises `CompositionError` where variable, row and composition give none that can be kept."""
+        self._ctx, self._table = ctx, config.presets
+        self._sandbox = ctx.use(SANDBOX_POLICY)
+        mode, policy = self._sandbox.default_mode, ctx.use(APPROVAL).policy_of(None)
+        composed = match(config.presets, mode, policy)
+        self._by_variable = composed if self._variable() == mode else None
+        default = self._by_variable or config.default_preset or composed
+        if default is None:
+            raise CompositionError(
+                f"no preset has sandbox {mode!r} with approval {policy!r} (presets: {self._names})",
+                hint="add such a preset, set defaultPreset, or choose both at once with DSH_PERMISSION_MODE",
+            )
+        self._check(default)
+        self._default = default
+        self._section = install_settings_section(ctx, "permission", Section, Section(), validate=self._judge)
+
+    def now(self) -> str:
+        """The default of this moment."""
+        return self._by_variable or self._section.get().default_preset or self._default
+
+    @property
+    def _names(self) -> str:
+        return ", ".join(self._table) or "none"
+
+    def _variable(self) -> str:
+        """What the launching environment chose; a mode that a patch has made fixed is not its choice."""
+        environment = self._ctx.get(LAUNCH_ENVIRONMENT)
+        found = environment.get_from(MODE_VARIABLE, ("process",)) if environment is not None else None
+        return found.value if found is not None else ""
+
+    def _judge(self, section: Section) -> None:
+        if section.default_preset is None:
+            return
+        try:
+            self._check(section.default_preset)
+        except CompositionError as error:
+            raise ValidationError(error.message, "defaultPreset", hint=error.hint) from None
+
+    def _check(self, name: str) -> None:
+        """Refuse what is no preset or cannot be kept.
+
+        Raises:
+            CompositionError: with the presets or modes that there are.
+        """
+        if name not in self._table:
+            raise CompositionError(f"defaultPreset {name!r} is not a preset", hint=f"presets: {self._names}")
+        if (chosen := self._table[name].sandbox) not in self._sandbox.supported_modes:
+            raise CompositionError(
+                f"preset {name!r} asks for sandbox mode {chosen!r}, which cannot be kept",
+                hint=f"modes that can: {', '.join(self._sandbox.supported_modes)}",
+            )
+
+
 def apply(ctx: Context, config: Config) -> None:
-    sandbox = ctx.use(SANDBOX_POLICY)
-    mode = sandbox.default_mode
-    policy = ctx.use(APPROVAL).policy_of(None)
-    names = ", ".join(config.presets) or "none"
-    default = config.default_preset or match(config.presets, mode, policy)
-    if default is None:
-        raise CompositionError(
-            f"no preset has sandbox {mode!r} with approval {policy!r} (presets: {names})",
-            hint="add such a preset, set defaultPreset, or choose both at once with DSH_PERMISSION_MODE",
-        )
-    if default not in config.presets:
-        raise CompositionError(f"defaultPreset {default!r} is not a preset", hint=f"presets: {names}")
-    if (chosen := config.presets[default].sandbox) not in sandbox.supported_modes:
-        raise CompositionError(
-            f"preset {default!r} asks for sandbox mode {chosen!r}, which cannot be kept",
-            hint=f"modes that can: {', '.join(sandbox.supported_modes)}",
-        )
-    ctx.on(SESSION_CREATED, Presets(config.presets, default).pin)
+    ctx.on(SESSION_CREATED, Presets(config.presets, Choice(ctx, config).now).pin)

@@ -20,6 +20,7 @@ BASE: dict[str, dict[str, Any]] = {
     "llm-deepseek": {},
     "llm-retry": {},
     "credentials": {},
+    "settings": {},
     "session": {},
     "session-title": {"config": {"fallbackMaxWords": 5, "fallbackMaxBytes": 40, "maxTitleBytes": 80}},
     "session-title-llm": {

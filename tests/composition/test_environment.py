@@ -42,6 +42,31 @@ def test_the_grammar(text: str, values: dict[str, str]) -> None:
     assert parse_env(text) == values
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("\nA=1\n\nPATH=x", 4),
+        ("A='one\ntwo\nthree' tail\r\nPATH=x", 4),
+        ('A="x\n"\n# c\nexport PATH = x', 4),
+        ("A='open\nPATH=x", 2),
+        ("PATH=x\nPATH=y", 1),
+    ],
+)
+def test_a_name_is_told_with_the_line_of_its_assignment(tmp_path: Path, text: str, line: int) -> None:
+    path = write(tmp_path / ".env", text)
+    with pytest.raises(CompositionError) as caught:
+        load_environment(tmp_path, tmp_path / "home", {})
+    assert str(caught.value).startswith(f'{path}:{line}: sets "PATH"')
+    assert "remove the line" in caught.value.hint
+
+
+def test_a_key_that_stands_where_a_name_belongs_is_not_shown(tmp_path: Path) -> None:
+    write(tmp_path / ".env", "sk-12345678abcd x=1\n" + "y" * 500 + "-=1")
+    _, warnings = load_environment(tmp_path, tmp_path / "home", {})
+    assert "12345678" not in warnings[0]
+    assert len(warnings[1]) < 200 + len(str(tmp_path))
+
+
 @given(st.text(alphabet="AB=#'\"`\\n \n\r export$", max_size=60))
 def test_any_text_is_read(text: str) -> None:
     assert all(name and "=" not in name for name in parse_env(text))
@@ -61,7 +86,7 @@ def test_names_that_only_the_launching_environment_may_set(tmp_path: Path, name:
     path = write(tmp_path / ".env", f"OK=1\n{name}=x")
     with pytest.raises(CompositionError) as caught:
         load_environment(tmp_path, tmp_path / "home", {})
-    assert str(caught.value) == f'{path} sets "{name}", which only the launching environment may set'
+    assert str(caught.value) == f'{path}:2: sets "{name}", which only the launching environment may set'
     assert caught.value.exit_code == 3
 
 
@@ -110,7 +135,11 @@ def test_what_cannot_be_read_or_is_no_name_is_warned_about(tmp_path: Path) -> No
     (tmp_path / "home/.env").mkdir(parents=True)
     made, warnings = load_environment(tmp_path / "ws", tmp_path / "home", {})
     assert dict(made.mapping()) == {"OK": "3"}
-    assert len(warnings) == 3
+    env = tmp_path / "ws/.env"
+    assert warnings[:2] == [
+        f"{env}:1: skipped 'A B', which is not a variable name",
+        f"{env}:2: skipped '1X', which is not a variable name",
+    ]
     assert warnings[2].startswith("failed to load .env: ")
     (tmp_path / "ws/.env").write_bytes(b"A=\xff")
     assert "not UTF-8" in load_environment(tmp_path / "ws", tmp_path / "none", {})[1][0]
@@ -135,7 +164,7 @@ def test_a_value_that_no_process_could_have_is_skipped(tmp_path: Path) -> None:
     path = write(tmp_path / ".env", "A=x\0y\nB=1")
     made, warnings = load_environment(tmp_path, tmp_path / "home", {})
     assert dict(made.mapping()) == {"B": "1"}
-    assert warnings == [f"{path}: skipped A, whose value holds a zero byte"]
+    assert warnings == [f"{path}:1: skipped A, whose value holds a zero byte"]
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,7 @@ KEYS: dict[str, dict[str, Any]] = {
         "writeBatchMaxDelayMs": 200,
     },
     "session-title": {"fallbackMaxWords": REQUIRED, "fallbackMaxBytes": REQUIRED, "maxTitleBytes": REQUIRED},
+    "settings": {"path": None, "dshHome": None, "watch": True, "debounceMs": 100},
     "shell-env": {"dshHome": None},
     "subprocess": {},
     "system-prompt": {
