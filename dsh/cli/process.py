@@ -89,7 +89,7 @@ class Watchdog:
         """
         atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError):
+            with contextlib.suppress(OSError, ValueError, AttributeError):  # a plugin may have replaced it
                 stream.flush()
         self._end(code)
 

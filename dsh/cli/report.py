@@ -8,6 +8,9 @@ from dsh.errors import DshError, UsageError
 DEBUG = "DSH_DEBUG"
 """With this variable set, errors come with their traceback."""
 
+MAX_SHOWN = 4_000
+"""How many characters of an unexpected error's own words are shown."""
+
 
 def is_debug() -> bool:
     return bool(os.environ.get(DEBUG))
@@ -47,7 +50,10 @@ def describe(error: BaseException) -> str:
         return one_line(error.message)
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    text = one_line(str(error))
+    try:
+        text = one_line(str(error)[:MAX_SHOWN])
+    except Exception as failure:  # the text of an error is somebody's code too
+        text = f"its text cannot be had ({type(failure).__name__})"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -66,12 +66,19 @@ def _utf8(descriptor: int) -> io.TextIOWrapper:
     return io.TextIOWrapper(raw, "utf-8", errors="backslashreplace", line_buffering=True, write_through=True)
 
 
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"}
+"""What a terminal would obey, as text that shows it."""
+
+
 def notice(text: str) -> None:
-    """Write a line to standard error, in UTF-8, keys masked; a standard error that is closed is no error."""
+    """Write a line to standard error, in UTF-8: keys masked, control characters spelled out.
+
+    A standard error that is closed is no error.
+    """
     from dsh.masking import masked  # a run that says nothing does without
 
     with contextlib.suppress(OSError):
-        write_all(2, masked(valid(text)).encode() + b"\n")
+        write_all(2, masked(valid(text)).translate(_CONTROLS).encode() + b"\n")
 
 
 def unwritable(error: OSError) -> OutputError:

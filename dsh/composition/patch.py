@@ -200,7 +200,7 @@ class _Tree:
         if place.top is not place.row:
             self._note(place.top)
         place.siblings[:] = [row for row in place.siblings if row is not place.row]
-        for row in _within(place.row):
+        for row in place.row.walk():
             self.removed.append(Removed(row, change))
             if row.id is not None and (known := self._index.get(row.id)) and known.row is row:
                 del self._index[row.id]
@@ -248,12 +248,6 @@ class _Tree:
 
     def _warn(self, text: str) -> None:
         self.warnings.append(Warned(self._label, text))
-
-
-def _within(row: Row) -> Iterator[Row]:
-    yield row
-    for child in row.children:
-        yield from _within(child)
 
 
 def _merge(target: Map, patch: Map) -> None:

@@ -21,6 +21,8 @@ ENTRY_POINTS = "dsh.plugins"
 """The entry-point group of third-party plugins."""
 MAX_SHOWN = 2_000
 """How many characters of an error's own words a line shows."""
+MAX_MEMBERS = 5
+"""How many errors of a group it shows."""
 _LIBRARY = re.escape(str(Path(os.__file__).parent))
 _MACHINERY = re.compile(rf"<|{_LIBRARY}/(?!site-packages)|.*/dsh/(?:kernel|composition)/")
 """Files that say nothing about whose mistake it is: Python's own, and what mounts plugins."""
@@ -54,6 +56,10 @@ def find_plugin(name: str, folder: Path) -> Any:
 def described(error: BaseException) -> str:
     """One line for an exception: of ours its text, of somebody's code its type, text and place as well."""
     text = _text(error)
+    if isinstance(error, BaseExceptionGroup):
+        members = "; ".join(described(one) for one in error.exceptions[:MAX_MEMBERS])
+        more = len(error.exceptions) - MAX_MEMBERS
+        return f"{text}: {members}" + (f"; {more} more" if more > 0 else "")
     if isinstance(error, DshError) and not isinstance(error, KernelError):
         return text
     where = _place(error)
@@ -76,7 +82,7 @@ def _text(error: BaseException) -> str:
 
 def _place(error: BaseException) -> str:
     """The innermost line outside of what mounts and imports plugins, of the error or else of its cause."""
-    for raised in (error, error.__cause__):
+    for raised in (error, error.__cause__, error.__context__):
         frames = traceback.extract_tb(raised.__traceback__) if raised is not None else []
         if outside := [frame for frame in frames if not _MACHINERY.match(frame.filename)]:
             return f" ({outside[-1].filename}:{outside[-1].lineno})"

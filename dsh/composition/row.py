@@ -1,5 +1,6 @@
 """Rows and patches as data. What may stand in them is judged by `grammar.py`."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,6 +78,12 @@ class Row(Map):
         if self.carries_rows and isinstance(self.config, list):
             return [child for child in self.config if isinstance(child, Row)]
         return []
+
+    def walk(self) -> "Iterator[Row]":
+        """The row and all rows inside it."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
 
     @property
     def folder(self) -> Path:

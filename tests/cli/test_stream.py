@@ -70,3 +70,8 @@ def test_arguments_are_read_as_utf8_whatever_the_locale(raw: bytes) -> None:
     expected = raw.decode("utf-8", "replace")
     assert from_system(raw.decode("utf-8", "surrogateescape")) == expected
     assert from_system(raw.decode("ascii", "surrogateescape")) == expected
+
+
+def test_a_notice_shows_control_characters_instead_of_obeying_them() -> None:
+    program = "from dsh.cli.stream import notice\nnotice('a\\x1b[31m\\x07\\r\\x9b\\x7f\\tb\\nc')"
+    assert run(program).stderr.decode() == "a\\x1b[31m\\x07\\x0d\\x9b\\x7f\tb\nc\n"

@@ -157,3 +157,11 @@ def test_whatever_an_error_says_of_itself_it_is_one_line_of_a_bounded_length(
     assert says in text
     assert "\n" not in text
     assert len(text) < 2_500
+
+
+def test_the_members_of_a_group_of_errors_are_told(tmp_path: Path) -> None:
+    write(
+        tmp_path / "bad.py", "raise ExceptionGroup('two', [ValueError('a'), OSError('b')] + [KeyError()] * 5)"
+    )
+    text = str(refused("./bad.py", tmp_path))
+    assert "two (7 sub-exceptions): ValueError: a; OSError: b; KeyError; KeyError; KeyError; 2 more" in text
