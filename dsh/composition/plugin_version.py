@@ -1,21 +1,23 @@
 """Which version of a plugin a row would load, found without importing it.
 
 The same places are looked at in the same order as in `resolve.py`. What a package brings has the package's
-version; a file, and a module that no package claims, has the hash of its text.
+version; a file, and a module that no package claims, has the hash of its text. What built-in plugins do not
+need is loaded late: every session is told its composition.
 """
 
-import hashlib
 import os
 import sys
 from collections.abc import Iterator
 from functools import cache
 from importlib.machinery import ModuleSpec, PathFinder
-from importlib.metadata import Distribution, distributions
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING
 
 from dsh import __version__
 from dsh.composition.plugin_name import is_path, normalise
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
 
 GROUP = "dsh.plugins"
 NOT_FOUND = "not found"
@@ -29,6 +31,8 @@ def plugin_version(name: str, folder: Path, site: Path) -> str:
         site: where the packages are that only the profile has; they come last.
     """
     if is_path(name):
+        from urllib.parse import unquote, urlsplit
+
         text = unquote(urlsplit(name).path) if name.startswith("file:") else name
         return _hash_of([folder / text], folder)
     module, colon, _ = name.partition(":")
@@ -41,15 +45,18 @@ def plugin_version(name: str, folder: Path, site: Path) -> str:
 
 
 def _is_built_in(spelling: str) -> bool:
-    plugins = Path(__file__).resolve().parent.parent / "plugins"
     module = spelling.replace("-", "_")
-    if not module.isidentifier() or module.startswith("_"):
-        return False
-    return (plugins / f"{module}.py").is_file() or (plugins / module / "__init__.py").is_file()
+    return not module.startswith("_") and not _BUILT_IN.isdisjoint((module, f"{module}.py"))
+
+
+_BUILT_IN = frozenset(os.listdir(Path(__file__).parent.parent / "plugins"))
+"""Modules and packages there; a built-in plugin is never looked for elsewhere."""
 
 
 @cache
-def _installed(site: str) -> tuple[Distribution, ...]:
+def _installed(site: str) -> "tuple[Distribution, ...]":
+    from importlib.metadata import distributions
+
     return tuple(distributions(path=[*sys.path, site]))
 
 
@@ -93,6 +100,8 @@ def _python_files(folder: Path) -> Iterator[Path]:
 
 def _hash_of(files: list[Path], folder: Path) -> str:
     """One hash over texts and, where there are several, their names below the folder."""
+    import hashlib
+
     found = hashlib.sha256()
     try:
         for file in files:

@@ -32,6 +32,7 @@ BASE: dict[str, dict[str, Any]] = {
     },
     "session-persistence-jsonl": {"config": {"root": "home('sessions')"}},
     "session-checkpoint-policy": {},
+    "session-composition": {},
     "agent": {},
     "agent-default-model": {"config": {"provider": "deepseek-official", "model": "deepseek-v4-flash"}},
     "agent-loop": {"config": {"agents": []}},

@@ -1,0 +1,94 @@
+"""Row `session-composition`: writes into the log of each session which composition it runs on.
+
+`composition/mounted` says it by its digest, once before the first turn and again where an edit of the running
+composition has changed it. The event is ignorable: other readers of the log pass over it. A session in which
+nothing runs gets none.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from dsh.agent.contract import AGENT_PRE_STEP, AGENT_STATUS, PreStep, PreStepDecision, StatusChanged
+from dsh.capabilities.launch import HOME_PATH
+from dsh.composition.compose import Composition
+from dsh.composition.home import home_path
+from dsh.composition.loader import LOADER
+from dsh.errors import DshError
+from dsh.kernel import Context
+from dsh.session.log import Session
+
+inject = [LOADER]
+provide = ()
+
+MOUNTED = "composition/mounted"
+
+
+class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
+    """The row has no options."""
+
+
+class Recorder:
+    """Appends the event. Holds what it last said of the composition that is mounted."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._of: tuple[Composition, Any] | None = None
+        """The composition, and its tree of mounted rows, that `_data` is about."""
+        self._data: dict[str, str] | None = None
+
+    def status_changed(self, change: StatusChanged) -> None:
+        """An agent begins to run: its turn has not been logged yet."""
+        if change.status == "running":
+            self.record(change.agent.session)
+
+    def before_step(
+        self, step: PreStep, following: Callable[[], Awaitable[PreStepDecision]]
+    ) -> Awaitable[PreStepDecision]:
+        """The composition may have been edited since the turn began."""
+        self.record(step.agent.session)
+        return following()
+
+    def record(self, session: Session) -> None:
+        data = self._mounted()
+        if data is None:
+            return
+        last = session.last(MOUNTED)
+        if last is None or last.data != data:
+            session.append(MOUNTED, data, ignorable=True)
+
+    def _mounted(self) -> dict[str, str] | None:
+        """The payload for what is mounted now; None if that cannot be told."""
+        loader = self._ctx.use(LOADER)
+        composition, roots = loader.composition, loader.roots
+        if composition is None:
+            return None
+        if self._of is None or self._of[0] is not composition or self._of[1] is not roots:
+            self._of = composition, roots
+            self._data = self._told(composition)
+        return self._data
+
+    def _told(self, composition: Composition) -> dict[str, str] | None:
+        from dsh.composition.digest import ALGORITHM, contents_of, digest_of
+
+        home = self._ctx.get(HOME_PATH)
+        entries = self._ctx.use(LOADER).entries
+        read = {id(entry.row): [child.row for child in entry.children] for entry in entries if entry.children}
+        try:
+            contents = contents_of(composition, home() if home is not None else home_path(), read)
+        except DshError as error:
+            self._ctx.logger.warning("the composition is not recorded in the log: %s", error.message)
+            return None
+        return {
+            "digest": digest_of(contents),
+            "algorithm": ALGORITHM,
+            "dsh": contents.dsh,
+            "profile": contents.profile,
+        }
+
+
+def apply(ctx: Context, config: Config) -> None:
+    recorder = Recorder(ctx)
+    ctx.on(AGENT_STATUS, recorder.status_changed, global_=True)
+    ctx.on(AGENT_PRE_STEP, recorder.before_step, global_=True)
