@@ -34,12 +34,16 @@ from dsh.cli.stream import Output, claim_output
 from dsh.composition.compose import Composition, compose
 from dsh.composition.environment import export, load_environment
 from dsh.composition.home import HomePaths, home_path
-from dsh.composition.loader import Facts, Loader
+from dsh.composition.loader import Facts, Loader, start_bound
+from dsh.composition.profile import PROFILE_FILE, profile_folder
 from dsh.errors import CompositionError
 from dsh.kernel import Context
+from dsh.kernel.foreign import contained
 
 RELEASE_S = 2.0
 """How long undoing the tree may take after background work died."""
+WATCH_AFTER_S = 1.0
+"""How old a run is before its files are watched: short ones do not pay for it."""
 CAUSES = {
     130: Interrupt("SIGINT", 130, {"kind": "user"}),
     143: Interrupt("SIGTERM", 143, {"kind": "hook", "reason": "signal:SIGTERM"}),
@@ -157,20 +161,38 @@ class _Run:
         """Mount and judge the rows; what is wrong ends the run, unless the app has asked for the end."""
         try:
             loader = Loader(self._root, self._facts)
+            loader.bound_s = start_bound(os.environ)
             await loader.load(self._composition)
             if self._shutdown.pending:
                 return
             loader.require_active()
             self._require_app()
-        except Exception as error:
+        except BaseException as raised:
+            error = contained(raised, "the start")
             if not self._shutdown.pending:
                 self._shutdown.request(report(error))
             return
         gc.freeze()
         gc.enable()
+        self._watch_files(loader)
         if text := unconfined_notice(self._root, self._environment, self._composition):
             self._output.notice(text)
         self._gate.open()
+
+    def _watch_files(self, loader: Loader) -> None:
+        """Once the run is not short any more, keep the rows true to the user's patch files."""
+        if self._invocation.locked is not None:
+            return
+
+        async def follow() -> None:
+            await asyncio.sleep(WATCH_AFTER_S)
+            from dsh.composition.reload import Reload, fixed_files
+
+            manifest = profile_folder(self._facts.home, self._facts.profile) / PROFILE_FILE
+            fixed = fixed_files(self._composition.layers, manifest)
+            await Reload(loader, self._facts.home, say=self._output.notice, fixed=fixed).run()
+
+        self._root.spawn(follow(), "live reload")
 
     def _require_app(self) -> None:
         if not self._root.kernel.injectors.get(APP_EXIT.name):

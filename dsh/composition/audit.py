@@ -15,6 +15,8 @@ class RowReport(NamedTuple):
     """What it failed with; its traceback is for `--verbose`."""
     waits_for: tuple[str, ...] = ()
     """Services that nobody provides yet, or the group that is not there; empty for a row that failed."""
+    is_optional: bool = False
+    """The rest may stand without it."""
 
     def __str__(self) -> str:
         return f"{self.id} ({self.name}): {self.detail}"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from dsh.composition.home import check_home
 from dsh.composition.patch import Layer, Warned, apply_layers, launcher_patch
-from dsh.composition.profile import find_profile, read_layers
+from dsh.composition.profile import find_profile, read_layer, read_layers, user_files
 from dsh.composition.row import Row
 
 LAUNCHER = "<launcher>"
@@ -50,8 +50,30 @@ def compose(
         check_home(home)
     manifest = find_profile(profile, home)
     layers, warnings = read_layers(manifest, patches, home, default_only=default_only)
+    return _composed(profile, layers, warnings, {} if default_only else environ)
+
+
+def recompose(before: Composition, home: Path, *, environ: Mapping[str, str] | None = None) -> Composition:
+    """The same composition with the user's two patch files read anew; everything else is as it was.
+
+    Raises:
+        CompositionError: a file cannot be read, parsed or applied.
+    """
+    kinds = [kind for kind, _ in user_files(before.profile, home)]
+    warnings: list[Warned] = []
+    layers = [layer for layer in before.layers if layer.kind == "bundle"]
+    for kind, path in user_files(before.profile, home):
+        layers.append(read_layer(path, str(path), warnings, kind, missing_ok=True))
+    layers += [layer for layer in before.layers if layer.kind not in ("bundle", "launcher", *kinds)]
+    return _composed(before.profile, [layer for layer in layers if layer.patches], warnings, environ)
+
+
+def _composed(
+    profile: str, layers: list[Layer], warnings: list[Warned], environ: Mapping[str, str] | None
+) -> Composition:
+    """Apply the layers and, above them, the launcher's own."""
     rows, missed = apply_layers(layers)
-    if not default_only and (own := _launcher_layer(rows, os.environ if environ is None else environ)):
+    if own := _launcher_layer(rows, os.environ if environ is None else environ):
         layers.append(own)
         rows, missed = apply_layers(layers)
     return Composition(profile, rows, layers, warnings + missed)

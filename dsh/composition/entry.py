@@ -1,24 +1,29 @@
 """One row on its way to the kernel: what it needs, what it became, and how it is."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from dsh.composition.audit import RowReport
 from dsh.composition.expr import find_expressions
+from dsh.composition.include import Included
 from dsh.composition.resolve import described
-from dsh.composition.row import Row, RowError
+from dsh.composition.row import INCLUDE, Row, RowError
 from dsh.composition.value import Expr, Map, Mark, Seq
 from dsh.errors import DshError
 from dsh.kernel import Context, Fiber, FiberState
-from dsh.kernel.root import Realm
+from dsh.kernel.plugin import Runtime
 from dsh.kernel.schema import ValidationError
 
 UNINJECTED = frozenset(["cmdlineArgs"])
 """Services that expressions may read without an inject: facts that never change."""
+MOVING = (FiberState.LOADING, FiberState.UNLOADING)
 
 
 class Entry:
-    """A row of the tree that is being mounted. Holds its place, its plugin and its fiber."""
+    """A row of the mounted tree. Holds its place, its plugin and its fiber.
+
+    An edit makes a new tree of entries; a fiber that goes on is handed over to the entry of its row there.
+    """
 
     def __init__(self, row: Row, entry_id: str, parent: "Entry | None") -> None:
         self.row = row
@@ -29,11 +34,19 @@ class Entry:
         self.is_disabled = False
         """By itself or by any group around it."""
         self.plugin: Any = None
+        self.runtime: Runtime | None = None
+        """What the kernel reads from the plugin; None for a row that does not run."""
         self.injected: list[str] = []
         """What the plugin itself asks for."""
+        self.included: Included | None = None
+        """What the file brings; of an include only."""
+        self.ctx: Context | None = None
+        """The context that carries the row's own realms and intercepts, once it is mounted."""
         self.fiber: Fiber | None = None
         self.error: Exception | None = None
         """Why it could not be mounted at all."""
+        self.is_broken = False
+        """It ran before an edit that failed, and could not be started again afterwards."""
 
     def __repr__(self) -> str:
         return f"<Entry {self.id} ({self.row.name})>"
@@ -43,6 +56,31 @@ class Entry:
         yield self
         for child in self.children:
             yield from child.walk()
+
+    @property
+    def is_off(self) -> bool:
+        """Whether the row must have no fiber. A group of rows has one also when disabled."""
+        if self.parent is not None and self.parent.is_disabled:
+            return True
+        return self.is_disabled and not self.row.is_group
+
+    @property
+    def is_live(self) -> bool:
+        return self.fiber is not None and self.fiber.uid is not None
+
+    @property
+    def is_active(self) -> bool:
+        return self.fiber is not None and self.fiber.is_active
+
+    @property
+    def is_moving(self) -> bool:
+        """It is being loaded or unloaded."""
+        return self.fiber is not None and self.fiber.state in MOVING
+
+    @property
+    def is_optional(self) -> bool:
+        """Whether the tree may stand without it: the row says so, or one around it."""
+        return self.row.is_optional or (self.parent is not None and self.parent.is_optional)
 
     @property
     def extra_inject(self) -> list[str]:
@@ -64,47 +102,71 @@ class Entry:
                     hint=f"add inject: [{service}] to the row",
                 )
 
-    def mount(self, ctx: Context, realm_of: Callable[[str, str | None], Realm]) -> None:
-        """Make the row a fiber under `ctx`, in its own realms and with its own intercepts."""
-        for service, label in (self.row.get("isolate") or {}).items():
-            ctx = ctx.isolate(service, realm_of(service, None if label is True else label))
-        for service, layer in (self.row.get("intercept") or {}).items():
-            ctx = ctx.intercept(service, layer)
-        config = None if self.row.carries_rows else self.row.config
+    def mount(self, ctx: Context) -> None:
+        """Make the row a fiber in `ctx`, its own context. What fails is kept in `error`."""
+        self.ctx, self.error = ctx, None
+        config = None if self.carries_entries else self.row.config
         try:
             self.fiber = ctx.plugin(self.plugin, config, name=self.row.name, inject=self.extra_inject)
         except Exception as error:
-            self.error = error
+            self.fiber, self.error = None, error
             return
         self.fiber.entry = self
+
+    @property
+    def carries_entries(self) -> bool:
+        """A group or an include: its config is no business of a plugin."""
+        return self.row.carries_rows or self.row.name == INCLUDE
 
     def report(self) -> RowReport | None:
         """What is wrong with an enabled row, or None when it is active."""
         error: BaseException | None = self.error
-        if error is None and self.fiber is None:
-            around = self.parent.id if self.parent is not None else "the tree"
+        if error is None and not self.is_live and self.parent is not None and not self._is_carried:
+            around = self.parent.id
             detail = f"not mounted, since {around} is not active"
             return RowReport(self.id, self.row.name, detail, waits_for=(around,))
+        if error is None and self.fiber is None:
+            return RowReport(self.id, self.row.name, "not mounted")
         if self.fiber is not None:
             if self.fiber.state is FiberState.ACTIVE:
                 return None
             error = self.fiber.error
         if error is not None:
-            return RowReport(self.id, self.row.name, self._failure(error), error)
+            return RowReport(self.id, self.row.name, self.failure(error), error)
         assert self.fiber is not None
         missing = tuple(self.fiber.missing) if self.fiber.state is FiberState.PENDING else ()
         return RowReport(self.id, self.row.name, _standing(self.fiber, missing), waits_for=missing)
 
-    def _failure(self, error: BaseException) -> str:
+    def report_of(self, inside: Fiber) -> RowReport:
+        """What is said of an active row when something that its plugin mounted has failed."""
+        error = inside.error
+        assert error is not None
+        detail = f"{inside.name} inside it failed: {with_hint(error)}"
+        return RowReport(self.id, self.row.name, detail, error)
+
+    @property
+    def _is_carried(self) -> bool:
+        return self.parent is None or (self.parent.fiber is not None and self.parent.fiber.is_active)
+
+    def failure(self, error: BaseException) -> str:
         """The error in one line; one about the config begins with the place where that is written."""
         text = with_hint(error)
         if not isinstance(error, ValidationError):
             return text
-        mark, value = find(self.row, "config", *filter(None, error.path.split(".")))
-        if isinstance(value, Map) and error.unknown in value:
-            mark = value.key_at(error.unknown)
+        mark, value = self.config_at(error.path, error.unknown)
         source = f", which comes from {value.shown}" if isinstance(value, Expr) else ""
         return f"{mark}: {text}{source}"
+
+    def config_at(self, path: str, key: str = "") -> tuple[Mark, Any]:
+        """Where a part of the config is written, and what stands there; `key` is a key of it.
+
+        Args:
+            path: keys and positions joined by dots, empty for the whole config.
+        """
+        mark, value = find(self.row, "config", *filter(None, path.split(".")))
+        if key and isinstance(value, Map) and key in value:
+            mark = value.key_at(key)
+        return mark, value
 
 
 def with_hint(error: BaseException) -> str:

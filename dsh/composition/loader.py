@@ -1,48 +1,62 @@
-"""Mounts the rows of a composition on the kernel and says how each of them is.
+"""Mounts the rows of a composition on the kernel, changes them while they run, and says how each of them is.
 
 First everything that can be judged without running a plugin's body: ids, `disabled`, imports, the services
-that expressions read. Only when all of it holds are the rows mounted, all at once.
+that expressions read (`plan.py`). Only when all of it holds are the rows mounted, all at once. An edit does
+the same and then changes what is different (`transaction.py`).
 """
 
 import asyncio
+import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from dsh.composition.audit import RowReport, not_active, not_loaded
 from dsh.composition.compose import Composition
-from dsh.composition.entry import Entry, with_hint
-from dsh.composition.include import included_rows
-from dsh.composition.profile import site_folder
-from dsh.composition.resolve import find_plugin
-from dsh.composition.row import GROUP, INCLUDE, Row, RowError
-from dsh.composition.value import Expr
-from dsh.errors import CompositionError, DshError, KernelError
-from dsh.kernel import FIBER_CONFIG, Context, FiberState, Service, ServiceKey
+from dsh.composition.entry import Entry
+from dsh.composition.event import CONFIG_UPDATE, ENTRY_INIT, PATCH_CONTEXT
+from dsh.composition.expr import find_expressions
+from dsh.composition.facts import Facts as Facts
+from dsh.composition.facts import scope_of
+from dsh.composition.plan import Plan
+from dsh.composition.profile import shipped, site_folder
+from dsh.composition.row import GROUP, INCLUDE, Row
+from dsh.errors import CompositionError, DshError
+from dsh.kernel import FIBER_CONFIG, Context, Fiber, FiberState, Service, ServiceKey, resolve_config
 from dsh.kernel.fiber import ConfigRequest
-from dsh.kernel.plugin import runtime_of
 from dsh.kernel.root import Realm
-
-if TYPE_CHECKING:
-    from dsh.composition.evaluation import Scope
 
 SLOW_S = 10.0
 """How long the rows may take to start before a warning names those that have not."""
+START_S = 60.0
+"""How long they may take at all."""
 _MOVING = (FiberState.LOADING, FiberState.UNLOADING)
 
-
-class Facts(NamedTuple):
-    """What expressions may read, fixed at start."""
-
-    home: Path
-    profile: str
-    cwd: str
-    env: Mapping[str, str]
-    """The launch environment, merged (`LaunchEnvironment.mapping()`)."""
-
+START_VARIABLE = "DSH_START_TIMEOUT"
 
 LOADER: ServiceKey["Loader"] = ServiceKey("loader")
+
+
+def start_bound(environ: Mapping[str, str]) -> float:
+    """How long a start may take, in seconds: what the variable says, else the default.
+
+    Raises:
+        CompositionError: the variable holds no positive number.
+    """
+    text = environ.get(START_VARIABLE, "").strip()
+    if not text:
+        return START_S
+    try:
+        bound_s = float(text)
+    except ValueError:
+        bound_s = 0.0
+    if not 0 < bound_s < float("inf"):
+        raise CompositionError(
+            f"{START_VARIABLE} is {text!r}, not a number of seconds above 0", hint="unset it for 60 seconds"
+        )
+    return bound_s
 
 
 class Loader(Service):
@@ -53,15 +67,24 @@ class Loader(Service):
     def __init__(self, ctx: Context, facts: Facts) -> None:
         super().__init__(ctx)
         self._facts = facts
-        self._roots: list[Entry] = []
+        self.roots: list[Entry] = []
+        """The rows of the tree as they are mounted now."""
+        self.composition: Composition | None = None
+        """What the rows were made of."""
+        self.slow_s, self.bound_s = SLOW_S, START_S
+        self._trunk: Fiber | None = None
         self._realms: dict[tuple[str, str], Realm] = {}
-        self.slow_s = SLOW_S
+        self._works = 0
+        self._turn = asyncio.Lock()
+        self._shipped = str(shipped("bundles")) + os.sep
         ctx.on(FIBER_CONFIG, self._config_of, global_=True)
 
     @property
     def entries(self) -> list[Entry]:
         """All rows of the tree, groups before what is inside them."""
-        return [entry for root in self._roots for entry in root.walk()]
+        return [entry for root in self.roots for entry in root.walk()]
+
+    # -- the start -------------------------------------------------------------------------------
 
     async def load(self, composition: Composition) -> None:
         """Resolve, import and check every enabled row, mount all, and wait until nothing moves.
@@ -70,26 +93,52 @@ class Loader(Service):
         that wait are no error here: ask `audit`.
 
         Raises:
-            BootError: a row cannot be imported or is wrong; then nothing was mounted.
+            BootError: a row cannot be imported or is wrong, and nothing was mounted; or rows are still
+                starting when the time is over.
         """
         if (site := site_folder(self._facts.home, self._facts.profile)).is_dir():
             sys.path.append(str(site))
-        plan = _Plan(self, self._facts)
-        roots = plan.entries_of(composition.rows, None)
-        if plan.reports:
-            raise not_loaded(plan.reports)
-        self._roots = roots
-        for entry in roots:
-            self._mount(entry, self.owner_ctx)
+        self.roots = self._planned(composition.rows)
+        self.composition = composition
+        self._trunk = self.owner_ctx.plugin(self._mount_roots, name="include")
         slow = asyncio.get_running_loop().call_later(self.slow_s, self._tell_slow)
         try:
-            await self.settled()
+            async with asyncio.timeout(self.bound_s):
+                with self.working():
+                    await self.settled()
+                await self.settled()
+        except TimeoutError:
+            reports = [self._late(entry) for entry in self.entries if entry.is_moving]
+            raise not_active(reports) from None
         finally:
             slow.cancel()
 
+    def _planned(self, rows: list[Row], stale: frozenset[Path] = frozenset()) -> list[Entry]:
+        """The tree that these rows ask for.
+
+        Raises:
+            BootError: rows that are not optional cannot be imported or are wrong.
+        """
+        plan = Plan(
+            self._facts,
+            known=self.owner_ctx.kernel.runtimes,
+            carriers={GROUP: self._mount_group, INCLUDE: self._mount_include},
+            warn=lambda entry_id, text: self.owner_ctx.logger.warning("[%s] %s", entry_id, text),
+            before=self.entries,
+        )
+        plan.stale = stale
+        roots = plan.entries_of(rows)
+        if any(not report.is_optional for report in plan.reports):
+            raise not_loaded(plan.reports)
+        return roots
+
+    def _late(self, entry: Entry) -> RowReport:
+        assert entry.fiber is not None
+        state = entry.fiber.state.name.lower()
+        return RowReport(entry.id, entry.row.name, f"still {state} after {self.bound_s:g} s")
+
     def _tell_slow(self) -> None:
-        moving = [e for e in self.entries if e.fiber is not None and e.fiber.state in _MOVING]
-        names = ", ".join(f"{entry.id} ({entry.row.name})" for entry in moving)
+        names = ", ".join(f"{entry.id} ({entry.row.name})" for entry in self.entries if entry.is_moving)
         self.owner_ctx.logger.warning("still starting after %g s: %s", self.slow_s, names)
 
     async def settled(self) -> None:
@@ -98,41 +147,135 @@ class Loader(Service):
         while moving := [f for r in kernel.runtimes.values() for f in r.fibers if f.state in _MOVING]:
             await asyncio.gather(*(fiber.quiet() for fiber in moving))
 
-    def audit(self) -> list[RowReport]:
-        """Every enabled row that is not active: failed, or pending and what it waits for."""
-        reports = [entry.report() for entry in self.entries if not self._is_off(entry)]
-        return [report for report in reports if report is not None]
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Rows are being started. Those that wait for a settled tree may go on afterwards."""
+        self._works += 1
+        try:
+            yield
+        finally:
+            self._works -= 1
+            self.owner_ctx.kernel.touch([(LOADER.name, self.owner_ctx.realm_of(LOADER.name))])
+
+    def check(self, ctx: Context) -> bool:
+        """Whether a row may have the loader: one that says `{await: true}` gets it once all is settled."""
+        return not (self._works and ctx.intercepted(LOADER).get("await"))
+
+    # -- how the rows are ------------------------------------------------------------------------
+
+    def audit(self, known: Collection[Fiber] = ()) -> list[RowReport]:
+        """Every enabled row that is not active, and every row with something inside it that failed.
+
+        Args:
+            known: fibers inside rows whose failure is no news.
+        """
+        inside = self._failed_inside(known)
+        found = []
+        for entry in self.entries:
+            if entry.is_off:
+                continue
+            report = entry.report()
+            if report is None and (fiber := inside.get(entry)) is not None:
+                report = entry.report_of(fiber)
+            if report is not None:
+                found.append(report._replace(is_optional=entry.is_optional))
+        return found
+
+    def _failed_inside(self, known: Collection[Fiber] = ()) -> dict[Entry, Fiber]:
+        """Rows whose plugin mounted something that failed, with the first such fiber."""
+        found: dict[Entry, Fiber] = {}
+        for runtime in self.owner_ctx.kernel.runtimes.values():
+            for fiber in runtime.fibers:
+                if fiber.error is None or isinstance(fiber.entry, Entry) or fiber in known:
+                    continue
+                if (entry := self.locate(fiber)) is not None:
+                    found.setdefault(entry, fiber)
+        return found
 
     def require_active(self) -> None:
-        """Raise what `audit` found.
+        """Raise what `audit` found, unless only optional rows are concerned: then warn.
 
         Raises:
             BootError: one line for each failed or pending row.
         """
-        if reports := self.audit():
+        reports = self.audit()
+        if any(not report.is_optional for report in reports):
             raise not_active(reports)
+        for report in reports:
+            self.owner_ctx.logger.warning("optional row %s", report)
 
-    def mount_children(self, entry: Entry, ctx: Context) -> None:
-        """Mount what is inside a group or include; called by its body."""
+    def locate(self, fiber: Fiber) -> Entry | None:
+        """The row that a fiber belongs to: its own, or the one whose plugin mounted it."""
+        while not isinstance(fiber.entry, Entry):
+            if fiber.parent is None:
+                return None
+            fiber = fiber.parent.fiber
+        return fiber.entry
+
+    # -- mounting --------------------------------------------------------------------------------
+
+    def _mount_roots(self, ctx: Context) -> None:
+        for entry in self.roots:
+            self._mount_in(entry, ctx)
+
+    def _mount_group(self, ctx: Context) -> None:
+        self._mount_children(ctx)
+
+    def _mount_include(self, ctx: Context) -> None:
+        self._mount_children(ctx)
+
+    def _mount_children(self, ctx: Context) -> None:
+        entry = ctx.fiber.entry
+        assert isinstance(entry, Entry)
         for child in entry.children:
-            self._mount(child, ctx)
+            self._mount_in(child, ctx)
 
-    def _mount(self, entry: Entry, ctx: Context) -> None:
-        if not self._is_off(entry):
-            entry.mount(ctx, self._realm)
+    def mount(self, entry: Entry) -> None:
+        """Start a row, unless it runs, is off, or what is around it will start it."""
+        around = entry.parent.fiber if entry.parent is not None else self._trunk
+        if around is not None and around.is_active:
+            self._mount_in(entry, around.ctx)
 
-    @staticmethod
-    def _is_off(entry: Entry) -> bool:
-        """A group of rows is mounted also when disabled; its children are not."""
-        if entry.parent is not None and entry.parent.is_disabled:
-            return True
-        return entry.is_disabled and not entry.row.is_group
+    def _mount_in(self, entry: Entry, ctx: Context) -> None:
+        if entry.is_off or entry.is_live or entry.plugin is None:
+            return
+        self.owner_ctx.emit(ENTRY_INIT, entry)
+        place = ctx.extend()
+        entry.mount(self.owner_ctx.waterfall(PATCH_CONTEXT, entry, lambda: self._placed(place, entry)))
+        if entry.fiber is not None and not self._is_shipped(entry):
+            entry.fiber.on_unknown_key = self._unknown_key_of(entry)
+
+    def rebind(self, entry: Entry) -> None:
+        """Give a mounted row the realms and intercepts its row asks for now."""
+        place = entry.ctx
+        if place is not None and entry.is_live:
+            self.owner_ctx.waterfall(PATCH_CONTEXT, entry, lambda: self._placed(place, entry))
+
+    def _placed(self, place: Context, entry: Entry) -> Context:
+        realms = {
+            service: self._realm(service, None if label is True else label)
+            for service, label in (entry.row.get("isolate") or {}).items()
+        }
+        intercepts = dict(entry.row.get("intercept") or {})
+        if not hasattr(place, "rebind"):
+            for service, realm in realms.items():
+                place = place.isolate(service, realm)
+            for service, layer in intercepts.items():
+                place = place.intercept(service, layer)
+            return place
+        place.rebind(isolate=realms, intercept=intercepts)
+        return place
 
     def _realm(self, service: str, label: str | None) -> Realm:
         """A realm of the row's own, or the one that all rows with this label share."""
         if label is None:
             return Realm(service)
         return self._realms.setdefault((service, label), Realm(f"{service}@{label}"))
+
+    def _forget_realms(self) -> None:
+        """Drop the labels that no row uses any more."""
+        used = {item for entry in self.entries for item in (entry.row.get("isolate") or {}).items()}
+        self._realms = {key: realm for key, realm in self._realms.items() if key in used}
 
     def _config_of(self, request: ConfigRequest, following: Callable[[], Any]) -> Any:
         """Listener of `internal/config`: a row's fiber gets its config with every expression evaluated."""
@@ -141,107 +284,77 @@ class Loader(Service):
             return following()
         from dsh.composition.evaluation import config_data
 
-        return config_data(following(), self._scope(request.fiber.ctx))
+        return config_data(following(), scope_of(self._facts, request.fiber.ctx))
 
-    def _scope(self, ctx: Context | None) -> "Scope":
-        from dsh.composition.evaluation import Scope
+    # -- configs ---------------------------------------------------------------------------------
 
-        facts = self._facts
-        return Scope(env=facts.env, cwd=facts.cwd, profile=facts.profile, home=facts.home, ctx=ctx)
+    def _is_shipped(self, entry: Entry) -> bool:
+        """Whether a shipped bundle brings the row; then a key that its plugin does not know is an error."""
+        return entry.row.mark.file.startswith(self._shipped)
 
-    def is_disabled(self, row: Row) -> bool:
-        """Whether the row itself says so; an expression is evaluated, once a composition.
+    def _unknown_key_of(self, entry: Entry) -> Callable[[str, str, str], None]:
+        told: set[tuple[str, str]] = set()
+
+        def tell(path: str, key: str, hint: str) -> None:
+            if (path, key) not in told:
+                told.add((path, key))
+                mark, _ = entry.config_at(path, key)
+                meant = f" ({hint})" if hint else ""
+                self.owner_ctx.logger.warning(
+                    "%s (%s): %s: unknown key %r is left out%s", entry.id, entry.row.name, mark, key, meant
+                )
+
+        return tell
+
+    def misfit(self, entry: Entry) -> RowReport | None:
+        """What is wrong with a config, as far as it can be said before the row runs.
+
+        A config that reads services has to wait for them.
+        """
+        schema = entry.runtime.schema if entry.runtime is not None else None
+        if schema is None or entry.is_off or entry.carries_entries:
+            return None
+        if any(expr.checked.services for _, expr in find_expressions(entry.row.config)):
+            return None
+        from dsh.composition.evaluation import config_data
+
+        try:
+            data = config_data(entry.row.config, scope_of(self._facts))
+            resolve_config(schema, data)
+        except DshError as error:
+            return RowReport(entry.id, entry.row.name, entry.failure(error), error)
+        return None
+
+    # -- edits -----------------------------------------------------------------------------------
+
+    async def reload(
+        self, composition: Composition, *, stale: frozenset[Path] = frozenset()
+    ) -> tuple[str, ...]:
+        """Bring the mounted tree to another composition, or leave it as it is; answers the ids that changed.
+
+        Judged like a start: every enabled row that is not optional must be active afterwards.
+
+        Args:
+            stale: files of includes that are read anew.
 
         Raises:
-            CompositionError: the expression fails or gives neither a boolean nor None.
+            CompositionError: it was not applied, and why. `Refused` where a row is held.
         """
-        value = row.disabled
-        if not isinstance(value, Expr):
-            return bool(value)
-        from dsh.composition.evaluation import evaluate
+        from dsh.composition.transaction import Transaction
 
-        result = evaluate(value, self._scope(None))
-        if result is not None and not isinstance(result, bool):
-            raise RowError(f"disabled must give true, false or None, not {result!r}", value.mark)
-        return bool(result)
+        async with self._turn:
+            edit = Transaction(self, self._planned(composition.rows, stale), bound_s=self.bound_s)
+            edit.check()
+            known = set(self._failed_inside().values())
+            await edit.run(lambda: self._judge(known))
+            self.composition = composition
+            self._forget_realms()
+        if edit.changes.ids:
+            self.owner_ctx.emit(CONFIG_UPDATE, edit.changes.ids)
+        return edit.changes.ids
 
-
-class _Carrier:
-    """The plugin of a group or include: mounts the rows inside it."""
-
-    def __init__(self, loader: Loader, entry: Entry) -> None:
-        self._loader, self._entry = loader, entry
-
-    def apply(self, ctx: Context, config: Any) -> None:
-        self._loader.mount_children(self._entry, ctx)
-
-
-class _Plan:
-    """Judges rows and imports their plugins without mounting anything; collects every problem."""
-
-    def __init__(self, loader: Loader, facts: Facts) -> None:
-        self._loader = loader
-        self._facts = facts
-        self._ids: set[str] = set()
-        self._open_files: tuple[Path, ...] = ()
-        self.reports: list[RowReport] = []
-
-    def entries_of(self, rows: list[Row], parent: Entry | None, prefix: str = "") -> list[Entry]:
-        entries = []
-        for position, row in enumerate(rows):
-            entry = Entry(row, self._id(row, position, prefix), parent)
-            entries.append(entry)
-            try:
-                self._prepare(entry, prefix)
-            except DshError as error:
-                self.reports.append(RowReport(entry.id, row.name, with_hint(error), error))
-        return entries
-
-    def _id(self, row: Row, position: int, prefix: str) -> str:
-        """The row's id; one without gets the same made-up one on every start."""
-        entry_id = prefix + (row.id or f"{row.name.rpartition('/')[2]}-{position + 1}")
-        while entry_id in self._ids:
-            entry_id += "'"
-        self._ids.add(entry_id)
-        return entry_id
-
-    def _prepare(self, entry: Entry, prefix: str) -> None:
-        row, parent = entry.row, entry.parent
-        entry.is_disabled = self._loader.is_disabled(row) or (parent is not None and parent.is_disabled)
-        if row.carries_rows and row.name != GROUP:
-            raise RowError(f"{row.label}: only {GROUP} carries rows", row.key_at("group"))
-        if entry.is_disabled and not row.carries_rows:
-            return
-        if row.carries_rows:
-            entry.plugin = _Carrier(self._loader, entry)
-            entry.children = self.entries_of(row.children, entry, prefix)
-        elif row.name == INCLUDE:
-            entry.plugin = _Carrier(self._loader, entry)
-            self._include(entry)
-        else:
-            self._import(entry)
-
-    def _include(self, entry: Entry) -> None:
-        before = self._open_files
-
-        def warn(text: str) -> None:
-            self._loader.owner_ctx.logger.warning("[%s] %s", entry.id, text)
-
-        path, rows = included_rows(entry.row, before, warn)
-        self._open_files = (*before, path)
-        entry.children = self.entries_of(rows, entry, f"{entry.id}:")
-        self._open_files = before
-
-    def _import(self, entry: Entry) -> None:
-        row = entry.row
-        if row.name.startswith("cordis:"):
-            raise CompositionError(
-                f"there is no built-in {row.name!r}", hint=f"built-ins: {GROUP}, {INCLUDE}"
-            )
-        entry.plugin = find_plugin(row.name, row.folder)
-        try:
-            runtime = runtime_of(self._loader.owner_ctx.kernel.runtimes, entry.plugin, row.name)
-        except KernelError as error:
-            raise CompositionError(error.message) from error
-        entry.injected = list(runtime.inject)
-        entry.check_services()
+    def _judge(self, known: set[Fiber]) -> None:
+        """The audit of an edit: what had failed inside a row before does not count again."""
+        reports = self.audit(known)
+        if any(not report.is_optional for report in reports):
+            raise not_active(reports)

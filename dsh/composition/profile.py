@@ -177,6 +177,11 @@ def read_layer(
     return Layer(label, patches, kind, path)
 
 
+def user_files(name: str, home: Path) -> list[tuple[LayerKind, Path]]:
+    """The patch files of the user that may be edited while a profile runs, low to high."""
+    return [("profile", profile_folder(home, name) / PATCH_FILE), ("home", home / PATCH_FILE)]
+
+
 def read_layers(
     profile: Profile, patches: list[Path], home: Path, *, default_only: bool = False
 ) -> tuple[list[Layer], list[Warned]]:
@@ -191,8 +196,7 @@ def read_layers(
     ]
     if not default_only:
         folder = profile_folder(home, profile.name)
-        own: list[tuple[LayerKind, Path]] = [("profile", folder / PATCH_FILE), ("home", home / PATCH_FILE)]
-        for kind, path in own:
+        for kind, path in user_files(profile.name, home):
             layers.append(read_layer(path, str(path), warnings, kind, missing_ok=True))
         layers += [read_layer(path, str(path), warnings, "patch") for path in patches]
         warnings += _foreign_files(folder)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from dsh.composition.audit import BootError
@@ -288,7 +287,7 @@ async def test_a_service_read_without_inject_is_refused_before_anything_is_mount
         assert SEEN == []
 
 
-class Words(msgspec.Struct):
+class Words:
     """Stands in for the launcher's arguments."""
 
     def expression_data(self) -> list[str]:

@@ -1,0 +1,262 @@
+"""Turns the mounted tree into another one: all of it, or back to what was there.
+
+Removed and replaced rows stop first, users before providers; then realms are changed, new rows start and
+changed configs are taken, all at once; then the tree is judged. When anything fails, the same is done in
+reverse. Rows that say the same as before keep their fiber (`spec/composition.md` §8).
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Literal, Protocol
+
+from dsh.composition.audit import RowReport, not_loaded
+from dsh.composition.entry import Entry
+from dsh.composition.event import PARTIAL_DISPOSE, PartialDispose
+from dsh.composition.graph import Graph
+from dsh.composition.resolve import described
+from dsh.composition.same import same
+from dsh.errors import CompositionError
+from dsh.kernel import Context
+
+Stage = Literal["import", "dispose", "apply", "rollback"]
+Pair = tuple[Entry, Entry]
+
+
+class StageError(CompositionError):
+    """A row could not be brought to where an edit wants it; `stage` says at which step."""
+
+    def __init__(self, stage: Stage, entry: Entry, detail: str) -> None:
+        self.stage, self.entry = stage, entry
+        super().__init__(f"failed to {stage} loader entry {entry.id} ({entry.row.name}): {detail}")
+
+
+class Refused(CompositionError):
+    """An edit would restart what must not be restarted now. Nothing was touched."""
+
+
+class Mounted(Protocol):
+    """The tree that is changed: what the loader offers."""
+
+    roots: list[Entry]
+    owner_ctx: Context
+
+    def misfit(self, entry: Entry) -> RowReport | None:
+        """What is wrong with a config, as far as it can be said before the row runs."""
+
+    def mount(self, entry: Entry) -> None:
+        """Start a row, unless it runs, is off, or what is around it will start it."""
+
+    def rebind(self, entry: Entry) -> None:
+        """Give a mounted row the realms and intercepts its row asks for now."""
+
+    def working(self) -> AbstractContextManager[None]:
+        """Rows that wait for a settled tree wait as long as this lasts."""
+
+    async def settled(self) -> None:
+        """Wait until no fiber moves."""
+
+
+class Changes:
+    """What is different between two trees, by the ids of their rows."""
+
+    def __init__(self, old: list[Entry], new: list[Entry]) -> None:
+        self.stopped: list[Entry] = []
+        """Entries of the old tree whose fiber ends: removed, disabled or replaced."""
+        self.started: list[Entry] = []
+        """Entries of the new tree that get a fiber."""
+        self.kept: list[Pair] = []
+        """(old, new): the fiber goes on."""
+        self.updated: list[Pair] = []
+        """Those of them with another config."""
+        self.rebound: list[Pair] = []
+        """Those of them with other realms or intercepts."""
+        olds, news = _by_id(old), _by_id(new)
+        fresh: set[Entry] = set()
+        for entry in news.values():
+            self._judge(olds.get(entry.id), entry, fresh)
+        self.stopped += [entry for key, entry in olds.items() if key not in news and entry.is_live]
+
+    def _judge(self, old: Entry | None, new: Entry, fresh: set[Entry]) -> None:
+        is_on = not new.is_off
+        if old is None or not old.is_live:
+            if is_on:
+                fresh.add(new)
+                self.started.append(new)
+        elif not is_on:
+            self.stopped.append(old)
+        elif new.parent in fresh or _needs_another_fiber(old, new):
+            fresh.add(new)
+            self.stopped.append(old)
+            self.started.append(new)
+        else:
+            self._keep(old, new)
+
+    def _keep(self, old: Entry, new: Entry) -> None:
+        self.kept.append((old, new))
+        if not new.carries_entries and not same(old.row.config, new.row.config):
+            self.updated.append((old, new))
+        if not (_agree(old, new, "isolate") and _agree(old, new, "intercept")):
+            self.rebound.append((old, new))
+
+    @property
+    def disturbed(self) -> list[Entry]:
+        """Entries of the old tree whose fiber ends or starts again, or is moved to other realms."""
+        moved = (old for old, new in self.rebound if not _agree(old, new, "isolate"))
+        return [*self.stopped, *(old for old, _ in self.updated), *moved]
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The rows that changed, without those that only start again with the group around them."""
+        changed = [*self.stopped, *self.started, *(new for _, new in (*self.updated, *self.rebound))]
+        return tuple(dict.fromkeys(entry.id for entry in changed))
+
+
+def _by_id(roots: list[Entry]) -> dict[str, Entry]:
+    return {entry.id: entry for root in roots for entry in root.walk()}
+
+
+def _agree(old: Entry, new: Entry, field: str) -> bool:
+    return same(old.row.get(field) or {}, new.row.get(field) or {})
+
+
+def _needs_another_fiber(old: Entry, new: Entry) -> bool:
+    if (old.parent.id if old.parent else None) != (new.parent.id if new.parent else None):
+        return True
+    assert old.runtime is not None
+    assert new.runtime is not None
+    if old.runtime.identity != new.runtime.identity or old.row.is_group != new.row.is_group:
+        return True
+    if old.included is not None and new.included is not None and old.included.path != new.included.path:
+        return True
+    return old.extra_inject != new.extra_inject
+
+
+class Transaction:
+    """One edit of the mounted tree. Run `check` first: it touches nothing."""
+
+    def __init__(self, tree: Mounted, roots: list[Entry], *, bound_s: float) -> None:
+        """
+        Args:
+            roots: the tree as it should be (`dsh.composition.plan.Plan`).
+            bound_s: how long stopping one row, and starting all, may take.
+        """
+        self._tree, self._old, self._new, self._bound_s = tree, tree.roots, roots, bound_s
+        self.changes = Changes(self._old, roots)
+        self._was_active = [entry for entry in _walk(self._old) if entry.is_active]
+
+    def check(self) -> None:
+        """Refuse configs that do not fit, and what would restart a fiber that is held.
+
+        Raises:
+            BootError: configs that can be judged without running anything do not fit their schema.
+            Refused: names the row of the edit and why what it would restart is held.
+        """
+        changed = [*self.changes.started, *(new for _, new in self.changes.updated)]
+        reports = [report for entry in changed if (report := self._tree.misfit(entry)) is not None]
+        if reports:
+            raise not_loaded(reports)
+        graph = Graph(self._tree.owner_ctx.kernel)
+        for entry in self.changes.disturbed:
+            for fiber in graph.restarted_with(graph.own(entry)):
+                if fiber.held:
+                    raise Refused(f"{entry.id} ({entry.row.name}) cannot change now: {fiber.held}")
+
+    async def run(self, judge: Callable[[], None]) -> None:
+        """Apply the changes; `judge` raises what is wrong with the result.
+
+        Raises:
+            Exception: it failed, and the tree is as before.
+            StageError: with stage `rollback`: it failed, and so did putting the old rows back; `is_broken`
+                marks those that are down.
+        """
+        _hand_over(self.changes.kept)
+        self._tree.roots = self._new
+        try:
+            await self._stop(self.changes.stopped)
+            await self._go(self._new, self.changes.updated, self.changes.rebound)
+            judge()
+        except Exception as error:
+            await self._roll_back(error)
+            raise
+        going = {new for _, new in self.changes.kept} | set(self.changes.started)
+        names = {entry.id for entry in going}
+        for entry in self.changes.stopped:
+            self._tree.owner_ctx.emit(
+                PARTIAL_DISPOSE, PartialDispose(entry, entry.row, still_active=entry.id in names)
+            )
+
+    async def _roll_back(self, cause: Exception) -> None:
+        kept = [(new, old) for old, new in self.changes.kept]
+        problems = []
+        try:
+            candidates = {new for new, _ in kept}
+            await self._stop([e for e in _walk(self._new) if e.is_live and e not in candidates])
+        except StageError as error:
+            problems.append(error.message)
+        _hand_over(kept)
+        self._tree.roots = self._old
+        try:
+            undone = [(new, old) for old, new in self.changes.updated]
+            await self._go(self._old, undone, [(new, old) for old, new in self.changes.rebound])
+        except Exception as error:
+            problems.append(described(error))
+        broken = [entry for entry in self._was_active if not entry.is_active]
+        if not broken:
+            return
+        for entry in broken:
+            entry.is_broken = True
+            problems.append(str(entry.report()))
+        raise StageError("rollback", broken[0], "; ".join(problems)) from cause
+
+    async def _stop(self, entries: list[Entry]) -> None:
+        for entry in Graph(self._tree.owner_ctx.kernel).stop_order(entries):
+            if entry.fiber is None:
+                continue
+            ending = asyncio.ensure_future(entry.fiber.dispose())
+            done, _ = await asyncio.wait((ending,), timeout=self._bound_s)
+            if not done:
+                raise StageError("dispose", entry, f"it has not ended after {self._bound_s:g} s")
+            if (error := ending.exception()) is not None:
+                raise StageError("dispose", entry, described(error)) from error
+
+    async def _go(self, roots: list[Entry], updated: list[Pair], rebound: list[Pair]) -> None:
+        """Bring the fibers of a tree to what its rows say, and wait until all have come to rest."""
+        try:
+            async with asyncio.timeout(self._bound_s):
+                with self._tree.working():
+                    for _, entry in rebound:
+                        self._tree.rebind(entry)
+                    for entry in _walk(roots):
+                        self._tree.mount(entry)
+                    await asyncio.gather(*(_update(entry) for _, entry in updated))
+                    await self._tree.settled()
+                await self._tree.settled()
+        except TimeoutError:
+            moving = ", ".join(e.id for e in _walk(roots) if e.is_moving)
+            raise CompositionError(f"still starting after {self._bound_s:g} s: {moving}") from None
+
+
+def _walk(roots: list[Entry]) -> Iterator[Entry]:
+    for root in roots:
+        yield from root.walk()
+
+
+def _hand_over(pairs: list[Pair]) -> None:
+    """Let the fibers of the first entries belong to the second ones."""
+    for giver, taker in pairs:
+        taker.fiber, taker.ctx, taker.error = giver.fiber, giver.ctx, giver.error
+        if taker.fiber is not None:
+            taker.fiber.entry = taker
+
+
+async def _update(entry: Entry) -> None:
+    """Give a running row the config its row says, unless it was mounted with that already."""
+    fiber = entry.fiber
+    if fiber is None or fiber.uid is None or fiber.raw_config is entry.row.config:
+        return
+    entry.error = None
+    try:
+        await fiber.update(entry.row.config)
+    except Exception as error:
+        entry.error = error
