@@ -3,16 +3,28 @@
 from dsh.kernel.cancel import Cancelled, CancelToken
 from dsh.kernel.context import Context, ServiceUnavailable
 from dsh.kernel.effect import Disposal, Effect
-from dsh.kernel.fiber import FIBER_CONFIG, FIBER_CREATED, FIBER_STATUS, Fiber, FiberState
+from dsh.kernel.fiber import Fiber, FiberState
+from dsh.kernel.internal import (
+    EVENT_DISPATCHED,
+    FIBER_CONFIG,
+    FIBER_CREATED,
+    FIBER_STATUS,
+    FIBER_UPDATE,
+    SERVICE_CHANGED,
+)
 from dsh.kernel.key import Event, ServiceKey
-from dsh.kernel.schema import ValidationError, resolve_config
+from dsh.kernel.plugin import when
+from dsh.kernel.schema import ValidationError, resolve_config, simplify
 from dsh.kernel.scope import Scope, ScopeTarget, create_scope
 from dsh.kernel.service import Service
 
 __all__ = [
+    "EVENT_DISPATCHED",
     "FIBER_CONFIG",
     "FIBER_CREATED",
     "FIBER_STATUS",
+    "FIBER_UPDATE",
+    "SERVICE_CHANGED",
     "CancelToken",
     "Cancelled",
     "Context",
@@ -29,4 +41,6 @@ __all__ = [
     "ValidationError",
     "create_scope",
     "resolve_config",
+    "simplify",
+    "when",
 ]

@@ -4,20 +4,23 @@ Children inherit from their parent and never change it. Everything a plugin does
 context and is therefore undone with its fiber.
 """
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar, overload
 
-from dsh.errors import KernelError
+from dsh.kernel import address
+from dsh.kernel.accessor import Accessor, add_accessor, add_mixin
+from dsh.kernel.address import ServiceUnavailable as ServiceUnavailable
 from dsh.kernel.effect import Effect
-from dsh.kernel.event import Hook, Subject
-from dsh.kernel.fiber import FIBER_CREATED, Fiber, FiberState
-from dsh.kernel.foreign import contained
+from dsh.kernel.event import EventTable, Hook, Subject
+from dsh.kernel.fiber import FIBER_CREATED, Fiber
+from dsh.kernel.internal import LISTENER_ADDED, ListenerRequest
+from dsh.kernel.journal import Exporter
 from dsh.kernel.key import Event, ServiceKey, name_of
-from dsh.kernel.plugin import inject_map, runtime_of
-from dsh.kernel.root import Impl, Kernel, Realm
-from dsh.kernel.view import bound, unbound
+from dsh.kernel.plugin import Registry, inject_map, runtime_of
+from dsh.kernel.root import Consumer, Kernel, Realm
+from dsh.kernel.tree import Statistics, statistics_of
+from dsh.kernel.view import bound
 
 T = TypeVar("T")
 P = TypeVar("P")
@@ -25,24 +28,56 @@ R = TypeVar("R")
 Listener = Callable[..., Any]
 
 
-class ServiceUnavailable(AttributeError):
-    """An attribute names a service that this context may not read, or that is not there now."""
-
-
 class Context:
     """A node in the tree of scopes. `Context()` makes a root; everything else is derived."""
 
-    __slots__ = ("__weakref__", "_intercepts", "_meta", "_parent", "_realms", "fiber", "kernel", "scope")
+    __slots__ = (
+        "__weakref__",
+        "_meta",
+        "_parent",
+        "fiber",
+        "kernel",
+        "own_intercepts",
+        "own_realms",
+        "reads_from",
+        "scope",
+    )
+
+    _parent: "Context | None"
+    _meta: Mapping[str, Any]
+    fiber: Fiber
+    """Whose effects are what is registered here."""
+    kernel: Kernel
+    own_realms: Mapping[str, Realm]
+    """The addresses that this context adds to those of its parent; changed by `rebind` alone."""
+    own_intercepts: Mapping[str, Any]
+    """The intercepts that this context adds."""
+    reads_from: "Context | None"
+    """Where attributes are read instead: the provider's context, inside a method of its service."""
+    scope: object | None
 
     def __init__(self) -> None:
-        self._parent: Context | None = None
-        self._realms: Mapping[str, Realm] = {}
-        self._intercepts: Mapping[str, Any] = {}
-        self._meta: Mapping[str, Any] = {}
-        self.scope: object | None = None
-        self.kernel = Kernel()
+        self._set_up(None, Kernel(), {}, {}, {}, None)
         self.fiber = Fiber(self.kernel, None, None, None)
         self.fiber.ctx = self
+
+    def _set_up(
+        self,
+        parent: "Context | None",
+        kernel: Kernel,
+        realms: Mapping[str, Realm],
+        intercepts: Mapping[str, Any],
+        meta: Mapping[str, Any],
+        scope: object | None,
+    ) -> None:
+        put = object.__setattr__
+        put(self, "_parent", parent)
+        put(self, "kernel", kernel)
+        put(self, "own_realms", realms)
+        put(self, "own_intercepts", intercepts)
+        put(self, "_meta", meta)
+        put(self, "reads_from", None)
+        put(self, "scope", scope)
 
     def __repr__(self) -> str:
         return f"<Context {self.fiber.name}>"
@@ -55,8 +90,25 @@ class Context:
         return ctx
 
     @property
+    def closed(self) -> bool:
+        """The whole tree was disposed, or is being disposed, and nothing was registered at its root since."""
+        return self.root.fiber.is_closed
+
+    @property
+    def registry(self) -> Registry:
+        """The plugins that are mounted."""
+        return self.kernel.runtimes
+
+    @property
+    def events(self) -> EventTable:
+        """The listeners of the tree."""
+        return self.kernel.events
+
+    @property
     def logger(self) -> logging.Logger:
-        return self.fiber.logger
+        """The fiber's logger, or the one that an intercept of `logger` names: `{logger: {name: NAME}}`."""
+        name = self.intercepted("logger").get("name")
+        return self.fiber.logger_named(name) if isinstance(name, str) and name else self.fiber.logger
 
     # -- derivation ------------------------------------------------------------------------------
 
@@ -69,13 +121,9 @@ class Context:
         meta: Mapping[str, Any] | None = None,
     ) -> "Context":
         child = object.__new__(Context)
-        child._parent = self
-        child._realms = realms or {}
-        child._intercepts = intercepts or {}
-        child._meta = meta or {}
-        child.kernel = self.kernel
-        child.fiber = fiber or self.fiber
-        child.scope = (meta or {}).get("scope", self.scope)
+        scope = meta["scope"] if meta and "scope" in meta else self.scope
+        child._set_up(self, self.kernel, realms or {}, intercepts or {}, meta or {}, scope)
+        object.__setattr__(child, "fiber", fiber or self.fiber)
         return child
 
     def extend(self, **meta: Any) -> "Context":
@@ -91,6 +139,39 @@ class Context:
         """A child whose reads of that service carry `config` (see `intercepted`)."""
         return self._child(intercepts={name_of(key): config})
 
+    def derive(
+        self, *, isolate: Mapping[str, Realm] | None = None, intercept: Mapping[str, Any] | None = None
+    ) -> "Context":
+        """A child with these addresses and intercepts, which `rebind` can change later."""
+        return self._child(realms=dict(isolate or {}), intercepts=dict(intercept or {}))
+
+    def rebind(
+        self, *, isolate: Mapping[str, Realm] | None = None, intercept: Mapping[str, Any] | None = None
+    ) -> list[Consumer]:
+        """Replace the addresses or intercepts that this derived context adds, in place; None leaves them.
+
+        What is provided below moves with its address and keeps its generation. Fibers that inject one of
+        the names look again: those whose provider is another now, or gone, unload and load; all others,
+        the providers too, run on. Returns the fibers that looked again; `await fiber.quiet()` waits.
+
+        Raises:
+            KernelError: at a new address somebody else provides the name; then nothing has changed.
+        """
+        return address.rebind(self, isolate, intercept)
+
+    def reading_from(self, owner: "Context") -> "Context":
+        """A child that reads services as `owner` does; what it registers is still this context's."""
+        child = self._child()
+        object.__setattr__(child, "reads_from", owner)
+        return child
+
+    def is_below(self, other: "Context") -> bool:
+        """Whether this context is the other or was derived from it, over any number of plugins."""
+        ctx: Context | None = self
+        while ctx is not None and ctx is not other:
+            ctx = ctx._parent
+        return ctx is not None
+
     def meta(self, name: str, default: Any = None) -> Any:
         """Inherited metadata."""
         ctx: Context | None = self
@@ -100,16 +181,21 @@ class Context:
             ctx = ctx._parent
         return default
 
-    def intercepted(self, key: ServiceKey[Any] | str) -> dict[str, Any]:
-        """All intercept layers for a service, merged shallowly: the root's first, the nearest last."""
+    def intercept_layers(self, key: ServiceKey[Any] | str) -> list[Mapping[str, Any]]:
+        """All intercept layers for a service: the root's first, the nearest last."""
         name, layers = name_of(key), []
         ctx: Context | None = self
         while ctx is not None:
-            if isinstance(layer := ctx._intercepts.get(name), Mapping):
+            if isinstance(layer := ctx.own_intercepts.get(name), Mapping):
                 layers.append(layer)
             ctx = ctx._parent
+        layers.reverse()
+        return layers
+
+    def intercepted(self, key: ServiceKey[Any] | str) -> dict[str, Any]:
+        """The intercept layers for a service, merged shallowly: the nearest counts."""
         merged: dict[str, Any] = {}
-        for layer in reversed(layers):
+        for layer in self.intercept_layers(key):
             merged.update(layer)
         return merged
 
@@ -117,8 +203,8 @@ class Context:
         """The address a service name has here."""
         ctx: Context | None = self
         while ctx is not None:
-            if name in ctx._realms:
-                return ctx._realms[name]
+            if name in ctx.own_realms:
+                return ctx.own_realms[name]
             ctx = ctx._parent
         return self.kernel.realm(name)
 
@@ -129,45 +215,18 @@ class Context:
         key: ServiceKey[T] | str,
         value: T | None = None,
         *,
-        check: "Callable[[Context], bool] | None" = None,
+        check: "Callable[[Context], Any] | None" = None,
     ) -> Effect:
         """Make a service available under its name in this realm, until the returned effect is undone.
 
+        Args:
+            check: asked with the context of each consumer whether the service is there for it.
+
         Raises:
-            KernelError: the name is taken in this realm, or the fiber is not loading or active.
+            KernelError: the name is taken in this realm or an accessor's, the plugin declares what it
+                provides and leaves it out, or the fiber is not loading or active.
         """
-        name, fiber = name_of(key), self.fiber
-        if fiber.state not in (FiberState.LOADING, FiberState.ACTIVE):
-            raise KernelError(f"cannot provide {name!r} on inactive context", code="INACTIVE_EFFECT")
-        realm = self.realm_of(name)
-        if taken := self.kernel.impls.get(realm):
-            raise KernelError(f'service "{name}" has been registered at {taken.fiber.name}')
-        effect = fiber.own(f'ctx.provide("{name}")', is_provider=True)
-        impl = Impl(
-            name, unbound(value), fiber, realm=realm, check=check, generation=next(self.kernel.generations)
-        )
-        self.kernel.impls[realm] = impl
-        if fiber.store is not None:
-            fiber.store[name] = impl
-        effect.add(lambda: self._withdraw(impl))
-        if fiber.is_active:
-            self.kernel.touch([(name, realm)])
-        return effect
-
-    def _withdraw(self, impl: Impl) -> Awaitable[None]:
-        if self.kernel.impls.get(impl.realm) is impl:
-            del self.kernel.impls[impl.realm]
-        touched = self.kernel.touch([(impl.name, impl.realm)])
-
-        async def settle() -> None:
-            for fiber in touched:
-                if fiber is not self.fiber:
-                    await fiber.quiet()
-            store = self.fiber.store
-            if store is not None and store.get(impl.name) is impl:
-                del store[impl.name]
-
-        return settle()
+        return address.provide(self, name_of(key), value, check)
 
     @overload
     def get(self, key: ServiceKey[T], *, strict: bool = True) -> T | None: ...
@@ -192,38 +251,49 @@ class Context:
         Raises:
             ServiceUnavailable: it is not injected here, or its provider is gone.
         """
-        service: T = self._read(key.name)
+        service: T = address.read(self, key.name)
         return service
+
+    def read(self, name: str) -> Any:
+        """The same by name."""
+        return address.read(self, name)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name in Context.__slots__:
             raise AttributeError(name)
-        return self._read(name)
+        if (accessor := self.kernel.accessors.get(name)) is not None:
+            return accessor.read(self)
+        return address.read(self, name)
 
-    def _read(self, name: str) -> Any:
-        realm = self.realm_of(name)
-        if self.fiber.parent is None:
-            return self.get(name, strict=False)
-        fiber: Fiber = self.fiber
-        while True:
-            impl = fiber.store.get(name) if fiber.store is not None else None
-            if impl is not None and impl.realm is realm:
-                return bound(impl.value, self)
-            if name in fiber.inject and fiber.ctx.realm_of(name) is realm:
-                raise ServiceUnavailable(f'cannot get required service "{name}" in inactive context')
-            parent = fiber.parent
-            if parent is None or parent.realm_of(name) is not realm:
-                raise ServiceUnavailable(f'cannot get property "{name}" without inject')
-            fiber = parent.fiber
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_") or hasattr(Context, name):
+            object.__setattr__(self, name, value)
+        else:
+            address.assign(self, name, value)
 
     def set(self, key: ServiceKey[T], value: T) -> None:
-        """Replace the value of a service this fiber provides. Nobody is notified."""
-        impl = self.kernel.impls.get(self.realm_of(key.name))
-        if impl is None:
-            raise KernelError(f'cannot set property "{key.name}" without provide')
-        if impl.fiber is not self.fiber:
-            raise KernelError(f'cannot set property "{key.name}" in multiple fibers')
-        impl.value = unbound(value)
+        """Replace the value of a service this fiber provides. Consumers run on and see it at their next read.
+
+        Listeners of `internal/service` are told.
+        """
+        address.replace(self, key.name, value)
+
+    def accessor(
+        self,
+        name: str,
+        read: "Callable[[Context], Any]",
+        write: "Callable[[Context, Any], None] | None" = None,
+    ) -> Effect:
+        """Declare the computed attribute `ctx.<name>` for the whole tree, until the effect is undone.
+
+        Raises:
+            KernelError: a service, an accessor or the context itself has the name.
+        """
+        return add_accessor(self, name, Accessor(read, write))
+
+    def mixin(self, source: ServiceKey[Any] | str, names: Iterable[str] | Mapping[str, str]) -> Effect:
+        """Make members of a service attributes of the contexts that inject it (see `add_mixin`)."""
+        return add_mixin(self, source, names)
 
     # -- plugins ---------------------------------------------------------------------------------
 
@@ -234,23 +304,25 @@ class Context:
         `await` the fiber to wait for it.
         """
         self.fiber.admit()
-        runtime = runtime_of(self.kernel.runtimes, plugin, name)
-        fiber = Fiber(self.kernel, self, runtime, config)
+        kernel = self.kernel
+        runtime = runtime_of(kernel.runtimes, plugin, name)
+        fiber = Fiber(kernel, self, runtime, config)
         fiber.inject.update(inject_map(inject))
         intercepts = {key: value for key, value in fiber.inject.items() if value is not None}
         fiber.ctx = self._child(fiber=fiber, intercepts=intercepts)
-        self.kernel.runtimes.setdefault(runtime.identity, runtime)
+        kernel.runtimes.setdefault(runtime.identity, runtime)
         runtime.fibers[fiber] = None
+        self.fiber.children[fiber] = None
         fiber.mount = self.fiber.own("ctx.plugin()")
         fiber.mount.add(fiber.dispose)
         try:
-            self.emit(FIBER_CREATED, fiber)
+            kernel.events.emit(FIBER_CREATED, fiber, None)
         except Exception:
-            self.kernel.keep(fiber.dispose(), f"dispose {fiber.name}")
+            kernel.keep(fiber.dispose(), f"dispose {fiber.name}")
             raise
         if fiber.uid is not None and self.fiber.accepts_effects:
             for service in fiber.inject:
-                self.kernel.injectors.setdefault(service, {})[fiber] = None
+                kernel.watch(service, fiber)
                 fiber.evaluate(service)
             fiber.refresh()
         return fiber
@@ -269,28 +341,12 @@ class Context:
 
     def spawn(self, coro: Coroutine[Any, Any, Any], label: str) -> Effect:
         """Run a task that is cancelled and awaited when the fiber goes. A failure is reported."""
-        try:
-            effect = self.fiber.own(f"task {label}")
-        except KernelError:
-            coro.close()
-            raise
+        return self.fiber.spawn(coro, f"task {label}", self.kernel.failed)
 
-        async def work() -> None:
-            try:
-                await coro
-            except BaseException as error:
-                self.kernel.failed(contained(error, f"task {label}"), f"task {label} of {self.fiber.name}")
-            finally:
-                self.fiber.release(effect)
-
-        task = self.kernel.keep(work(), label)
-
-        async def stop() -> None:
-            if task is not asyncio.current_task():
-                task.cancel()
-                await asyncio.wait((task,))
-
-        effect.add(stop)
+    def export_logs(self, exporter: Exporter) -> Effect:
+        """Give every new record of the journal to `exporter(entry)`, until the returned effect is undone."""
+        effect = self.fiber.own("ctx.export_logs()")
+        effect.add(self.kernel.journal.export_to(exporter))
         return effect
 
     def on(
@@ -302,11 +358,21 @@ class Context:
         global_: bool = False,
     ) -> Effect:
         """Listen until the returned effect is undone. `global_` passes every scope filter."""
-        name = event if isinstance(event, str) else event.name
+        events = self.kernel.events
+        if isinstance(event, str):
+            name = event
+        else:
+            name = event.name
+            events.declare(event)
         effect = self.fiber.own(f'ctx.on("{name}")')
-        hook = Hook(self, self.fiber, listener, global_)
-        self.kernel.events.add(name, hook, prepend=prepend)
-        effect.add(lambda: self.kernel.events.remove(name, hook))
+        if events.has(LISTENER_ADDED):
+            request = ListenerRequest(self, name, listener, prepend, global_)
+            if replaced := events.bail(LISTENER_ADDED, request, None):
+                effect.add(replaced)
+                return effect
+        hook = Hook(self, self.fiber, listener, is_global=global_, is_first=prepend)
+        events.add(name, hook)
+        effect.add(lambda: events.remove(name, hook))
         return effect
 
     def once(self, event: Event[Any, Any] | str, listener: Listener, *, prepend: bool = False) -> Effect:
@@ -351,6 +417,12 @@ class Context:
     ) -> R:
         """Each listener gets `(payload, next)` and wraps what follows; `inner` is the built-in end."""
         return self.kernel.events.waterfall(event, payload, inner, subject)
+
+    # -- the whole -------------------------------------------------------------------------------
+
+    def statistics(self) -> Statistics:
+        """Counts of what the whole tree holds now."""
+        return statistics_of(self.root.fiber)
 
     async def dispose(self) -> None:
         """End the fiber of this context; on a root: undo everything, after which it can be used again."""

@@ -29,6 +29,12 @@ class Owner(Protocol):
     def keep(self, coro: Coroutine[Any, Any, Any], label: str) -> "asyncio.Task[Any]":
         """Start a task; whoever starts it sees to its failure."""
 
+    def attend(self, coro: Coroutine[Any, Any, None], label: str) -> None:
+        """Run it as a task of the owner's own, which ends with the owner."""
+
+    def note_failure(self, label: str, error: Exception) -> None:
+        """An effect could not be set up: say so, and remember it."""
+
 
 class Disposal:
     """What undoing an effect returns: awaiting it waits until everything is undone."""
@@ -151,26 +157,32 @@ class Effect:
             raise
         self._setup_task = self.owner.keep(self._finish_setup(answer), f"setup {self.label}")
 
-    async def run_inline(self, setup: Any) -> None:
-        """The same, in the caller's task: what a fiber does with the body of its plugin."""
-        answer = _started(setup)
-        if not self._take(answer):
-            await self._take_later(answer)
+    def begin(self, answer: Any) -> "Coroutine[Any, Any, None] | None":
+        """Collect what a plugin's body answered; what is left to await, or None."""
+        return None if self._take(answer) else self._take_later(answer)
 
     async def _finish_setup(self, answer: Any) -> None:
         try:
             await self._take_later(answer)
-        except BaseException as error:
-            disposers, self._disposers = self._disposers, []
-            for disposer in reversed(disposers):
-                with contextlib.suppress(Exception):
-                    undone = disposer()
-                    if inspect.isawaitable(undone):
-                        await undone
+        except BaseException as raised:
+            await self._roll_back()
             self.owner.release(self)
-            if isinstance(error, Exception):
-                self.owner.logger.error("effect %s failed: %s", self.label, error, exc_info=error)
-            raise
+            failure = contained(raised, f"effect {self.label}")
+            self.owner.note_failure(self.label, failure)
+            raise failure  # noqa: B904 -- the same one, or made of it
+
+    async def _roll_back(self) -> None:
+        """Undo what a failed setup has done so far."""
+        errors: list[Exception] = []
+        while self._disposers:
+            answer = self._dispose_one(errors)
+            if inspect.isawaitable(answer):
+                try:
+                    await answer
+                except BaseException as raised:
+                    errors.append(contained(raised, f"a disposer of {self.label}"))
+        for error in errors:
+            self.owner.logger.error("rolling back %s failed: %s", self.label, error, exc_info=error)
 
     def _take(self, answer: Any) -> bool:
         """Collect a synchronous answer; False when it has to be awaited."""
@@ -184,8 +196,13 @@ class Effect:
         elif callable(answer):
             self.add(answer)
         elif isinstance(answer, Iterator | list | tuple):
-            for disposer in answer:
-                self.add(disposer)
+            try:
+                for disposer in answer:
+                    if disposer is not None:
+                        self.add(disposer)
+            finally:
+                if isinstance(answer, Generator):
+                    answer.close()
         elif inspect.isawaitable(answer):
             return False
         else:

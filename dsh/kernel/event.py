@@ -6,13 +6,17 @@ outside any scope hears everything; `global_` listeners pass every filter (`spec
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from dsh.errors import KernelError
 from dsh.kernel.effect import Owner
 from dsh.kernel.foreign import contained
+from dsh.kernel.internal import EVENT_DISPATCHED, Dispatch
 from dsh.kernel.key import Event, Mode
+
+if TYPE_CHECKING:
+    from dsh.kernel.root import Realm
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -25,6 +29,8 @@ class Place(Protocol):
     @property
     def scope(self) -> object | None: ...
 
+    def realm_of(self, name: str) -> "Realm": ...
+
 
 class Subject(Protocol):
     """What an event is about: says which listeners it reaches, by where they were registered."""
@@ -35,34 +41,94 @@ class Subject(Protocol):
 class Hook:
     """One registered listener."""
 
-    __slots__ = ("fn", "is_global", "owner", "place")
+    __slots__ = ("fn", "is_first", "is_global", "owner", "place")
 
-    def __init__(self, place: Place, owner: Owner, fn: Listener, is_global: bool) -> None:
-        self.place, self.owner, self.fn, self.is_global = place, owner, fn, is_global
+    def __init__(
+        self, place: Place, owner: Owner, fn: Listener, *, is_global: bool = False, is_first: bool = False
+    ) -> None:
+        self.place, self.owner, self.fn = place, owner, fn
+        self.is_global = is_global
+        self.is_first = is_first
+        """It was prepended."""
+
+
+class _Line:
+    """The listeners of one event. Adding and removing cost the same however many there are."""
+
+    __slots__ = ("_first", "_rest", "_snapshot")
+
+    def __init__(self) -> None:
+        self._first: dict[Hook, None] = {}
+        self._rest: dict[Hook, None] = {}
+        self._snapshot: tuple[Hook, ...] | None = ()
+
+    def __len__(self) -> int:
+        return len(self._first) + len(self._rest)
+
+    def add(self, hook: Hook) -> None:
+        (self._first if hook.is_first else self._rest)[hook] = None
+        self._snapshot = None
+
+    def remove(self, hook: Hook) -> None:
+        (self._first if hook.is_first else self._rest).pop(hook, None)
+        self._snapshot = None
+
+    def hooks(self) -> tuple[Hook, ...]:
+        """In the order of dispatch: prepended ones, the latest first, then the others."""
+        if self._snapshot is None:
+            self._snapshot = (*reversed(self._first), *self._rest)
+        return self._snapshot
 
 
 class EventTable:
-    """The listeners of one kernel. Tuples are replaced, never changed, so a dispatch has a snapshot."""
+    """The listeners of one kernel. A dispatch reaches those that were there when it began."""
 
     def __init__(self) -> None:
-        self._hooks: dict[str, tuple[Hook, ...]] = {}
+        self._lines: dict[str, _Line] = {}
         self._declared: dict[str, Mode] = {}
+        self._is_watched = False
 
-    def add(self, name: str, hook: Hook, *, prepend: bool = False) -> None:
-        now = self._hooks.get(name, ())
-        self._hooks[name] = (hook, *now) if prepend else (*now, hook)
+    def add(self, name: str, hook: Hook) -> None:
+        line = self._lines.get(name)
+        if line is None:
+            line = self._lines[name] = _Line()
+        line.add(hook)
+        self._is_watched = EVENT_DISPATCHED.name in self._lines
 
     def remove(self, name: str, hook: Hook) -> None:
-        self._hooks[name] = tuple(h for h in self._hooks.get(name, ()) if h is not hook)
+        if (line := self._lines.get(name)) is None:
+            return
+        line.remove(hook)
+        if not line:
+            del self._lines[name]
+        self._is_watched = EVENT_DISPATCHED.name in self._lines
 
     def count(self) -> int:
-        return sum(map(len, self._hooks.values()))
+        return sum(map(len, self._lines.values()))
 
-    def select(self, name: str, subject: Subject | None) -> "tuple[Hook, ...] | list[Hook]":
-        hooks = self._hooks.get(name, ())
-        if subject is None or not hooks:
+    def has(self, event: "Event[Any, Any]") -> bool:
+        """Whether anybody listens at all."""
+        return event.name in self._lines
+
+    def select(self, name: str, subject: Subject | None) -> "Sequence[Hook]":
+        """Whom a dispatch about this subject reaches, in order."""
+        line = self._lines.get(name)
+        if line is None:
+            return ()
+        hooks = line.hooks()
+        if subject is None:
             return hooks
         return [h for h in hooks if h.is_global or subject.admits(h.place)]
+
+    def declare(self, event: "Event[Any, Any]") -> None:
+        """Remember in which mode the event of this name is dispatched.
+
+        Raises:
+            KernelError: another declaration of the name says another mode.
+        """
+        known = self._declared.setdefault(event.name, event.mode)
+        if known != event.mode:
+            raise KernelError(f"event {event.name!r} is declared as {event.mode} and as {known}")
 
     def check(self, event: "Event[Any, Any] | str", mode: Mode) -> str:
         """The event's name, if dispatching it in this mode is legal.
@@ -71,20 +137,37 @@ class EventTable:
             KernelError: the event is declared with another mode.
         """
         if isinstance(event, str):
-            declared = self._declared.get(event, mode)
-            name = event
+            name, declared = event, self._declared.get(event, mode)
         else:
-            declared = event.mode
-            name = event.name
-            self._declared.setdefault(name, declared)
+            name, declared = event.name, event.mode
+            if name not in self._declared:
+                self._declared[name] = declared
         if declared != mode:
             raise KernelError(f"event {name!r} is dispatched by {declared}, not by {mode}")
         return name
 
-    def emit(self, event: "Event[P, Any] | str", payload: P, subject: Subject | None) -> None:
-        name = self.check(event, "emit")
-        is_contained = not isinstance(event, str) and event.contained
-        for hook in self.select(name, subject):
+    def _begin(
+        self, event: "Event[Any, Any] | str", mode: Mode, payload: Any, subject: Subject | None
+    ) -> str:
+        name = self.check(event, mode)
+        if self._is_watched and not name.startswith("internal/"):
+            self.emit(EVENT_DISPATCHED, Dispatch(mode, name, payload, subject), None)
+        return name
+
+    def emit(
+        self,
+        event: "Event[P, Any] | str",
+        payload: P,
+        subject: Subject | None,
+        *,
+        is_contained: bool = False,
+    ) -> None:
+        name = self._begin(event, "emit", payload, subject)
+        hooks = self.select(name, subject)
+        if not hooks:
+            return
+        is_contained = is_contained or (not isinstance(event, str) and event.contained)
+        for hook in hooks:
             try:
                 answer = hook.fn(payload)
             except BaseException as raised:
@@ -94,10 +177,10 @@ class EventTable:
                 report(hook.owner, name, error)
                 continue
             if answer is not None and inspect.isawaitable(answer):
-                hook.owner.keep(_reported(answer, hook.owner, name), f"listener of {name}")
+                hook.owner.attend(_reported(answer, hook.owner, name), f"listener of {name}")
 
     async def parallel(self, event: "Event[P, Any] | str", payload: P, subject: Subject | None) -> None:
-        name = self.check(event, "parallel")
+        name = self._begin(event, "parallel", payload, subject)
         answers = await asyncio.gather(
             *(_called(hook, name, payload) for hook in self.select(name, subject)), return_exceptions=True
         )
@@ -109,7 +192,7 @@ class EventTable:
             raise ExceptionGroup(f"listeners of {name} failed", failures)
 
     async def serial(self, event: "Event[P, R] | str", payload: P, subject: Subject | None) -> R | None:
-        name = self.check(event, "serial")
+        name = self._begin(event, "serial", payload, subject)
         for hook in self.select(name, subject):
             answer: R | None = await _called(hook, name, payload)
             if answer is not None and answer is not False:
@@ -117,7 +200,7 @@ class EventTable:
         return None
 
     def bail(self, event: "Event[P, R] | str", payload: P, subject: Subject | None) -> R | None:
-        name = self.check(event, "bail")
+        name = self._begin(event, "bail", payload, subject)
         for hook in self.select(name, subject):
             answer: R | None = _asked(hook, name, payload)
             if answer is not None and answer is not False:
@@ -127,27 +210,31 @@ class EventTable:
     def waterfall(
         self, event: "Event[P, R] | str", payload: P, inner: Callable[[], R], subject: Subject | None
     ) -> R:
-        name = self.check(event, "waterfall")
-        hooks = self.select(name, subject)
-        if not hooks:
-            return inner()
+        name = self._begin(event, "waterfall", payload, subject)
+        return chain(name, self.select(name, subject), payload, inner)
 
-        def step(index: int) -> Callable[[], R]:
-            called = False
 
-            def following() -> R:
-                nonlocal called
-                if called:
-                    raise KernelError(f"a listener of {name!r} called next() twice")
-                called = True
-                if index == len(hooks):
-                    return inner()
-                answer: R = _asked(hooks[index], name, payload, step(index + 1))
-                return answer
+def chain(name: str, hooks: Sequence[Hook], payload: P, inner: Callable[[], R]) -> R:
+    """Let each of the hooks wrap what follows it; `inner` is the end."""
+    if not hooks:
+        return inner()
 
-            return following
+    def step(index: int) -> Callable[[], R]:
+        called = False
 
-        return step(0)()
+        def following() -> R:
+            nonlocal called
+            if called:
+                raise KernelError(f"a listener of {name!r} called next() twice")
+            called = True
+            if index == len(hooks):
+                return inner()
+            answer: R = _asked(hooks[index], name, payload, step(index + 1))
+            return answer
+
+        return following
+
+    return step(0)()
 
 
 def report(owner: Owner, name: str, error: BaseException) -> None:

@@ -10,21 +10,29 @@ import enum
 import inspect
 import logging
 from collections.abc import Coroutine, Generator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
 
 from dsh.errors import KernelError
 from dsh.kernel.effect import Effect
+from dsh.kernel.event import Place, chain
 from dsh.kernel.foreign import contained
-from dsh.kernel.key import Event
+from dsh.kernel.internal import FIBER_CONFIG as FIBER_CONFIG
+from dsh.kernel.internal import FIBER_CREATED as FIBER_CREATED
+from dsh.kernel.internal import FIBER_STATUS as FIBER_STATUS
+from dsh.kernel.internal import FIBER_UPDATE as FIBER_UPDATE
+from dsh.kernel.internal import ConfigRequest as ConfigRequest
+from dsh.kernel.internal import StatusChange as StatusChange
+from dsh.kernel.internal import UpdateRequest as UpdateRequest
+from dsh.kernel.journal import FiberLogger, Journal
+from dsh.kernel.owner import EffectOwner
 from dsh.kernel.plugin import Runtime
 from dsh.kernel.root import Impl, Kernel, Realm
-from dsh.kernel.schema import resolve_config
+from dsh.kernel.schema import UnknownKey, resolve_config
+from dsh.kernel.tree import FiberTree, tree_of
 
 if TYPE_CHECKING:
     from dsh.kernel.context import Context
-
-SLOW_DISPOSER_S = 10.0
-"""How long one disposer may take before a warning names it. It is never cut off here."""
 
 
 class FiberState(enum.IntEnum):
@@ -38,34 +46,20 @@ class FiberState(enum.IntEnum):
     UNLOADING = 5
 
 
-class StatusChange(NamedTuple):
-    """Payload of `internal/status`."""
-
-    fiber: "Fiber"
-    old_state: FiberState
-
-
-class ConfigRequest(NamedTuple):
-    """Payload of `internal/config`: listeners may replace the raw config before it is validated."""
-
-    fiber: "Fiber"
-    raw: Any
-
-
-FIBER_CREATED: Event["Fiber", None] = Event("internal/plugin", "emit")
-FIBER_STATUS: Event[StatusChange, None] = Event("internal/status", "emit", contained=True)
-FIBER_CONFIG: Event[ConfigRequest, Any] = Event("internal/config", "waterfall")
-
 INACTIVE = None
 Epoch = tuple[int, ...] | None
 
+_inside: "ContextVar[tuple[asyncio.Task[Any], ...]]" = ContextVar("dsh.kernel.inside", default=())
+"""The transitions and teardowns that the running code is part of: it would wait for one of them for ever."""
 
-class Fiber:
+
+class Fiber(EffectOwner):
     """A running plugin instance. Created by `Context.plugin`, ended by `dispose`."""
 
     def __init__(
         self, kernel: Kernel, parent: "Context | None", runtime: Runtime | None, config: Any
     ) -> None:
+        super().__init__()
         self.kernel = kernel
         self.parent = parent
         self.runtime = runtime
@@ -77,24 +71,38 @@ class Fiber:
         self.state = FiberState.ACTIVE if parent is None else FiberState.PENDING
         self.error: Exception | None = None
         self.store: dict[str, Impl] | None = {} if parent is None else None
+        """The injected services it was loaded with, while it is loaded."""
+        self.provided: dict[Realm, Impl] = {}
+        """The services it provides, by address."""
+        self.children: dict[Fiber, None] = {}
+        """What is mounted under it, in the order of mounting."""
         self.entry: Any = None
         """Set by the loader on the fiber of a row."""
         self.held = ""
         """Why an edit of the composition must not restart this fiber, in the words of a message; or empty."""
+        self.on_unknown_key: UnknownKey | None = None
+        """Told of keys that the schema does not know, which are then left out; None makes them an error."""
         self.mount: Effect | None = None
         """The effect that stands for this fiber in its parent."""
+        self.is_closed = False
+        """Of a root: it was disposed, or is being disposed, and nothing has been registered since."""
+        self._is_closing = False
         self._candidates: dict[str, Impl] = {}
-        self._epoch: Epoch = () if parent is None else INACTIVE
-        self._effects: dict[Effect, None] = {}
+        self._revision = 0
+        self._epoch: Epoch = (0,) if parent is None else INACTIVE
+        self._prepared: tuple[Epoch, Any] | None = None
         self._transition: asyncio.Task[None] | None = None
         self._body: asyncio.Task[None] | None = None
         self._teardown: asyncio.Task[None] | None = None
+        self._loggers: dict[str, FiberLogger] = {}
 
     def __repr__(self) -> str:
         return f"<Fiber {self.uid} {self.name} {self.state.name}>"
 
     def __await__(self) -> Generator[Any, None, "Fiber"]:
         return self.wait().__await__()
+
+    # -- what it is ------------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
@@ -107,9 +115,30 @@ class Fiber:
         return "root"
 
     @property
+    def row_chain(self) -> str:
+        """The rows around it, the innermost first: `tools:shell (bash-local) in tools (cordis:include)`."""
+        words = []
+        fiber: Fiber | None = self
+        while fiber is not None and fiber.parent is not None:
+            row = getattr(fiber.entry, "id", "")
+            words.append(f"{row} ({fiber.name})" if row else fiber.name)
+            fiber = fiber.parent.fiber
+        return " in ".join(words) or "root"
+
+    @property
+    def journal(self) -> Journal:
+        return self.kernel.journal
+
+    @property
     def logger(self) -> logging.Logger:
-        """Below `dsh`; a file's name is one step, for dots in a row would lose the way to the parent."""
-        return logging.getLogger(f"dsh.{self.name.replace('.', '-')}")
+        """Below `dsh`, under the name that an intercept of `logger` says, or the fiber's."""
+        return self.logger_named(self.name)
+
+    def logger_named(self, name: str) -> logging.Logger:
+        """A logger below `dsh`: one step, for dots in a row would lose the way to the parent."""
+        if name not in self._loggers:
+            self._loggers[name] = FiberLogger(name, self)
+        return self._loggers[name]
 
     @property
     def is_active(self) -> bool:
@@ -117,7 +146,12 @@ class Fiber:
 
     @property
     def accepts_effects(self) -> bool:
-        return self.uid is not None and self.state is not FiberState.UNLOADING
+        return self.uid is not None and self.state is not FiberState.UNLOADING and not self._is_closing
+
+    def own(self, label: str, *, is_provider: bool = False) -> Effect:
+        effect = super().own(label, is_provider=is_provider)
+        self.is_closed = False
+        return effect
 
     def realm_of(self, name: str) -> Realm:
         """The address a service name has for this fiber."""
@@ -128,52 +162,9 @@ class Fiber:
         """Names of injected services that nobody provides yet."""
         return [name for name in self.inject if name not in self._candidates]
 
-    @property
-    def effects(self) -> list[Effect]:
-        """What the fiber holds, in the order of registration; each effect shows its children."""
-        return list(self._effects)
-
-    # -- effects ---------------------------------------------------------------------------------
-
-    def admit(self) -> None:
-        """Refuse what a dead or dying fiber may no longer do.
-
-        Raises:
-            KernelError: code INACTIVE_EFFECT.
-        """
-        if not self.accepts_effects:
-            raise KernelError(
-                f"cannot create effect on inactive context ({self.name})", code="INACTIVE_EFFECT"
-            )
-
-    def own(self, label: str, *, is_provider: bool = False) -> Effect:
-        """A new effect in the fiber's list; whoever asked runs or fills it."""
-        self.admit()
-        effect = Effect(self, label, is_provider=is_provider)
-        self._effects[effect] = None
-        return effect
-
-    def release(self, effect: Effect) -> None:
-        self._effects.pop(effect, None)
-
-    def keep(self, coro: Coroutine[Any, Any, Any], label: str) -> "asyncio.Task[Any]":
-        """Start a task on the kernel's account; whoever starts it sees to its failure."""
-        return self.kernel.keep(coro, label)
-
-    async def _run_disposers(self) -> None:
-        """Last in first out, one after the other; what the fiber provides goes first."""
-        effects = list(reversed(self._effects))
-        for effect in [e for e in effects if e.is_provider] + [e for e in effects if not e.is_provider]:
-            slow = asyncio.get_running_loop().call_later(
-                SLOW_DISPOSER_S, self.logger.warning, "still disposing %s of %s", effect.label, self.name
-            )
-            try:
-                await effect()
-            except BaseException as raised:
-                error = contained(raised, f"disposing {effect.label}")
-                self.logger.error("disposing %s failed: %s", effect.label, error, exc_info=error)
-            finally:
-                slow.cancel()
+    def tree(self) -> FiberTree:
+        """What the fiber and all below it are and hold, for diagnostics."""
+        return tree_of(self)
 
     # -- readiness -------------------------------------------------------------------------------
 
@@ -188,19 +179,22 @@ class Fiber:
     def refresh(self) -> None:
         """Compute the epoch anew and start the transition that follows from it, if any."""
         epoch: Epoch = INACTIVE
-        if self.uid is not None and not self.missing:
-            epoch = tuple(self._candidates[name].generation for name in self.inject)
+        if self.uid is not None and len(self._candidates) == len(self.inject):
+            epoch = (self._revision, *(self._candidates[name].generation for name in self.inject))
         self._set_epoch(epoch)
 
     def _set_epoch(self, new: Epoch) -> None:
         old, self._epoch = self._epoch, new
-        if new == old or self._transition is not None:
+        if new == old:
             return
-        self._start(FiberState.LOADING if old is INACTIVE else FiberState.UNLOADING)
+        if self._transition is None:
+            self._start(FiberState.LOADING if old is INACTIVE else FiberState.UNLOADING)
+        elif self._body is not None:
+            self._body.cancel()
 
     def _start(self, state: FiberState) -> None:
         work = self._load() if state is FiberState.LOADING else self._unload()
-        self._transition = self.kernel.keep(work, f"{state.name.lower()} {self.name}")
+        self._transition = self.kernel.keep(_marked(work), f"{state.name.lower()} {self.name}")
         self._announce(state)
 
     def _settle(self) -> None:
@@ -217,30 +211,31 @@ class Fiber:
         old, self.state = self.state, state
         if old is state:
             return
-        self.ctx.emit(FIBER_STATUS, StatusChange(self, old))
-        if FiberState.ACTIVE in (old, state):
-            provided = [i for i in (self.store or {}).values() if i.fiber is self]
-            self.kernel.touch([(impl.name, impl.realm) for impl in provided])
+        self.kernel.events.emit(FIBER_STATUS, StatusChange(self, old), None)
+        if self.provided and FiberState.ACTIVE in (old, state):
+            self.kernel.touch([(impl.name, impl.realm) for impl in self.provided.values()])
+
+    # -- loading and unloading -------------------------------------------------------------------
 
     async def _load(self) -> None:
         self.store = dict(self._candidates)
         seen = self._epoch
         self.error = None
+        self.failures.clear()
         try:
             await asyncio.sleep(0)
             if self._epoch == seen:
-                self._resolve()
-                self._body = asyncio.ensure_future(self._run_body())
-                await self._body
+                self._take_config(seen)
+                await self._run_body()
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
         except Exception as error:
-            self.error = error
-            if self._epoch == seen:
-                self._epoch = INACTIVE
             self.logger.debug("loading %s failed", self.name, exc_info=error)
+            if self._epoch == seen:
+                self.error, self._epoch = error, INACTIVE
+                _add_note(error, f"while loading {self.row_chain}")
         finally:
             self._body = None
         if self._epoch == seen:
@@ -248,24 +243,33 @@ class Fiber:
         else:
             self._start(FiberState.UNLOADING)
 
-    def _resolve(self) -> None:
-        raw = self.raw_config
-        raw = self.ctx.waterfall(FIBER_CONFIG, ConfigRequest(self, raw), lambda: raw)
+    def _take_config(self, epoch: Epoch) -> None:
+        prepared, self._prepared = self._prepared, None
+        if prepared is not None and prepared[0] == epoch:
+            self.config = prepared[1]
+        else:
+            self.config = self._resolved(self.raw_config)
+
+    def _resolved(self, raw: Any) -> Any:
+        """What listeners make of a raw config, validated."""
+        request = ConfigRequest(self, raw)
+        raw = self.kernel.events.waterfall(FIBER_CONFIG, request, lambda: raw, None)
         schema = self.runtime.schema if self.runtime else None
-        self.config = resolve_config(schema, raw) if schema is not None else raw
+        return raw if schema is None else resolve_config(schema, raw, self.on_unknown_key)
 
     async def _run_body(self) -> None:
         assert self.runtime is not None
-        body = self.runtime.body
         effect = self.own("body")
-        takes_config = len(inspect.signature(body).parameters) > 1
         try:
-            await effect.run_inline(lambda: body(self.ctx, self.config) if takes_config else body(self.ctx))
+            rest = effect.begin(self.runtime.run(self.ctx, self.config))
+            if rest is not None:
+                self._body = asyncio.ensure_future(_body(rest, f"plugin {self.name}"))
+                await self._body
         except BaseException as error:
             raise contained(error, f"plugin {self.name}")  # noqa: B904 -- the same one, or made of it
 
     async def _unload(self) -> None:
-        await self._run_disposers()
+        await self.run_disposers()
         self.store = None
         if self._epoch is INACTIVE:
             self._settle()
@@ -275,8 +279,11 @@ class Fiber:
     # -- what others do with a fiber -------------------------------------------------------------
 
     async def quiet(self) -> None:
-        """Wait until no transition runs; never raises for the fiber's own failure."""
-        while (transition := self._transition) is not None and transition is not asyncio.current_task():
+        """Wait until no transition runs; never raises for the fiber's own failure.
+
+        Code that is itself part of the transition, a disposer for instance, does not wait for it.
+        """
+        while (transition := self._transition) is not None and transition not in _inside.get():
             await asyncio.wait((transition,))
 
     async def wait(self) -> "Fiber":
@@ -292,60 +299,157 @@ class Fiber:
     async def restart(self) -> None:
         """Unload and load again."""
         self.admit()
-        self.error = None
-        self._set_epoch(INACTIVE)
-        self.refresh()
+        self._renew()
         await self.wait()
 
-    async def update(self, config: Any) -> None:
-        """Take another config. An active fiber validates it first, then restarts with it.
+    def _renew(self) -> None:
+        """Forget an earlier failure, and let the epoch differ from the one that is loaded."""
+        if self.parent is None:
+            raise KernelError("a root has no body to restart")
+        self.error = None
+        self._revision += 1
+        self.refresh()
+        if self._transition is None:
+            self._settle()
+
+    async def update(self, config: Any, *, no_save: bool = False) -> Any:
+        """Take another config; see `FIBER_UPDATE`. Answers what the chain does; its built-in end gives None.
+
+        An active fiber validates it first and, unless a listener applies it in place, restarts with it.
+        Any other takes it for its next load, which begins at once where it can; the call does not wait.
+
+        Args:
+            no_save: a hint for listeners that write changes back to a file.
 
         Raises:
             ValidationError: the config does not fit; the fiber runs on with the old one.
+            Exception: what a listener raised, or the failure of the restart.
         """
         self.admit()
-        if self.state is FiberState.ACTIVE and self.runtime and self.runtime.schema is not None:
-            raw = self.ctx.waterfall(FIBER_CONFIG, ConfigRequest(self, config), lambda: config)
-            resolve_config(self.runtime.schema, raw)
-        self.raw_config = config
-        await self.restart()
+        if self.state is not FiberState.ACTIVE:
+            self.raw_config, self._prepared = config, None
+            self._renew()
+            return None
+        resolved = self._resolved(config)
+        is_restarted = False
+
+        def restart() -> Any:
+            nonlocal is_restarted
+            is_restarted = True
+            self.raw_config, self.config = config, resolved
+            self._renew()
+            self._prepared = (self._epoch, resolved)
+            return self.kernel.keep(self._restarted(), f"update {self.name}")
+
+        events = self.kernel.events
+        hooks = sorted(
+            events.select(events.check(FIBER_UPDATE, "waterfall"), _Own(self)),
+            key=lambda hook: 1 if not hook.is_global else 0 if hook.is_first else 2,
+        )
+        answer = chain(FIBER_UPDATE.name, hooks, UpdateRequest(self, config, resolved, no_save), restart)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        if not is_restarted:
+            self.raw_config, self.config = config, resolved
+        return answer
+
+    async def _restarted(self) -> None:
+        await self.wait()
 
     async def dispose(self) -> None:
-        """Undo everything the fiber did. Every caller waits for the same teardown."""
+        """Undo everything the fiber did. Every caller waits for the same teardown.
+
+        A root undoes everything and can be used again. Code that is itself being undone does not wait.
+        """
         if self._teardown is None:
+            work = self._empty_root() if self.parent is None else self._tear_down()
+            self._teardown = self.kernel.keep(_marked(work), f"dispose {self.name}")
             if self.parent is None:
-                await self._run_disposers()
-                return
-            self.uid = None
-            self._epoch = INACTIVE
-            for name in self.inject:
-                self.kernel.injectors.get(name, {}).pop(self, None)
-            self._leave_runtime()
-            if self._body is not None:
-                self._body.cancel()
-            self._teardown = self.kernel.keep(self._tear_down(), f"dispose {self.name}")
-        if asyncio.current_task() not in (self._teardown, self._transition):
+                self.is_closed = self._is_closing = True
+            else:
+                self._retire()
+        inside = _inside.get()
+        if self._teardown not in inside and self._transition not in inside:
             await asyncio.shield(self._teardown)
+
+    async def _empty_root(self) -> None:
+        try:
+            await self.run_disposers()
+        finally:
+            self._is_closing, self._teardown = False, None
+
+    def _retire(self) -> None:
+        """From here on the fiber is nobody's plugin any more; what it holds is still to be undone."""
+        self.uid = None
+        self._epoch = INACTIVE
+        for name in self.inject:
+            self.kernel.unwatch(name, self)
+        if self.runtime is not None:
+            self.runtime.fibers.pop(self, None)
+            if not self.runtime.fibers:
+                self.kernel.runtimes.pop(self.runtime.identity, None)
+        if self._body is not None:
+            self._body.cancel()
+        self.kernel.events.emit(FIBER_CREATED, self, None, is_contained=True)
 
     async def _tear_down(self) -> None:
         await self.quiet()
         if self.state is not FiberState.DISPOSED:
             self._start(FiberState.UNLOADING)
             await self.quiet()
+        if self.parent is not None:
+            self.parent.fiber.children.pop(self, None)
         if self.mount is not None:
             self.mount.release()
 
-    def _leave_runtime(self) -> None:
-        runtime = self.runtime
-        if runtime is not None:
-            runtime.fibers.pop(self, None)
-            if not runtime.fibers:
-                self.kernel.runtimes.pop(runtime.identity, None)
 
-    def tree(self) -> dict[str, Any]:
-        """What the fiber holds, for diagnostics: name, state, and the labels of its effects as a tree."""
+class _Own:
+    """The subject of `internal/update`: a fiber's own listeners, and the global ones."""
 
-        def of(effect: Effect) -> dict[str, Any]:
-            return {"label": effect.label, "children": [of(child) for child in effect.children]}
+    def __init__(self, fiber: Fiber) -> None:
+        self._fiber = fiber
 
-        return {"name": self.name, "state": self.state.name, "effects": [of(e) for e in self._effects]}
+    def admits(self, place: Place) -> bool:
+        return getattr(place, "fiber", None) is self._fiber
+
+
+async def _marked(work: Coroutine[Any, Any, None]) -> None:
+    """Run it so that whatever it calls can tell that it is inside."""
+    task = asyncio.current_task()
+    assert task is not None
+    _inside.set((*(t for t in _inside.get() if not t.done()), task))
+    await work
+
+
+async def _body(rest: Coroutine[Any, Any, None], who: str) -> None:
+    try:
+        await rest
+    except BaseException as error:
+        raise contained(error, who)  # noqa: B904 -- the same one, or made of it
+
+
+def _add_note(error: BaseException, note: str) -> None:
+    if note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
+
+
+def require_declared(fiber: Fiber, name: str) -> None:
+    """Refuse to provide a service that the plugin of the row does not say it provides.
+
+    What a plugin mounts itself belongs to it. A plugin that declares nothing may provide anything.
+
+    Raises:
+        KernelError: the nearest plugin with a declaration, up to the row's own, leaves the name out.
+    """
+    at: Fiber | None = fiber
+    while at is not None:
+        provides = at.runtime.provides if at.runtime is not None else None
+        if provides is not None:
+            if name not in provides:
+                said = ", ".join(provides) or "nothing"
+                raise KernelError(
+                    f'plugin {at.name} provides "{name}" but declares: {said}',
+                    hint=f'add "{name}" to its `provide` list',
+                )
+            return
+        at = at.parent.fiber if at.entry is None and at.parent is not None else None

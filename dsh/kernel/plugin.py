@@ -1,17 +1,19 @@
 """What can be mounted, and what is read from it: body, name, schema, injected services."""
 
 import inspect
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from dsh.errors import KernelError
 from dsh.kernel.key import ServiceKey, name_of
+
+M = TypeVar("M", bound=Callable[..., Any])
 
 
 class Runtime:
     """What all fibers of one plugin share: its identity, display name, schema and body."""
 
-    __slots__ = ("body", "fibers", "identity", "inject", "name", "provides", "schema")
+    __slots__ = ("body", "fibers", "identity", "inject", "name", "provides", "schema", "takes_config")
 
     def __init__(
         self,
@@ -29,6 +31,43 @@ class Runtime:
         """Names of the services its fibers may provide, where the plugin declares them; None where not."""
         self.fibers: dict[Any, None] = {}
         """The fibers that are mounted now, in the order of mounting."""
+        self.takes_config = _takes_two(body)
+
+    def run(self, ctx: Any, config: Any) -> Any:
+        """Call the body; what it answers is an effect."""
+        return self.body(ctx, config) if self.takes_config else self.body(ctx)
+
+
+class Registry(dict[Any, Runtime]):
+    """The mounted plugins by identity: a runtime appears with its first fiber and goes with its last."""
+
+    def of(self, plugin: Any) -> Runtime | None:
+        """The record of a plugin, None where it is not mounted."""
+        return self.get(identity_of(plugin))
+
+    async def delete(self, plugin: Any) -> bool:
+        """Dispose every fiber of a plugin and wait; False where it was not mounted."""
+        runtime = self.of(plugin)
+        if runtime is None:
+            return False
+        for fiber in reversed(tuple(runtime.fibers)):
+            await fiber.dispose()
+        return True
+
+
+def identity_of(plugin: Any) -> Any:
+    """What tells one plugin from another: the function, the class, or the `apply` callable."""
+    if inspect.isclass(plugin):
+        return plugin
+    apply = getattr(plugin, "apply", None)
+    return apply if callable(apply) else plugin
+
+
+def _takes_two(body: Any) -> bool:
+    try:
+        return len(inspect.signature(body).parameters) > 1
+    except (TypeError, ValueError):  # a builtin that tells nothing of its parameters
+        return False
 
 
 def runtime_of(known: Mapping[Any, Runtime], plugin: Any, name: str = "") -> Runtime:
@@ -47,8 +86,7 @@ def runtime_of(known: Mapping[Any, Runtime], plugin: Any, name: str = "") -> Run
         for base in reversed(plugin.__mro__):
             inject.update(inject_map(base.__dict__.get("inject")))
     else:
-        apply = getattr(plugin, "apply", None)
-        identity = body = apply if callable(apply) else plugin
+        identity = body = identity_of(plugin)
         if not callable(body):
             raise KernelError(
                 'invalid plugin, expect function or object with an "apply" method, received '
@@ -78,13 +116,33 @@ def _display_name(source: Any) -> str:
 def _construct(cls: type) -> Any:
     """The body of a class plugin: make an instance, then run its `init` hook as an effect."""
 
+    takes_config = _takes_two(cls)
+    methods: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        methods.update({name: getattr(member, "_dsh_when", None) for name, member in vars(base).items()})
+    armed = [(services, name) for name, services in methods.items() if services]
+
     def body(ctx: Any, config: Any) -> Any:
-        takes_config = len(inspect.signature(cls).parameters) > 1
         instance = cls(ctx, config) if takes_config else cls(ctx)
+        for services, name in armed:
+            ctx.inject(services, getattr(instance, name))
         init = getattr(instance, "init", None)
         return init() if callable(init) else None
 
     return body
+
+
+def when(*services: "ServiceKey[Any] | str") -> "Callable[[M], M]":
+    """Decorator for a method of a class plugin: it runs as a plugin of its own whenever all these exist.
+
+    It is called with the context of that plugin, as the callback of `Context.inject` is.
+    """
+
+    def mark(method: M) -> M:
+        method._dsh_when = services  # type: ignore[attr-defined]
+        return method
+
+    return mark
 
 
 def provided_names(declared: Any) -> tuple[str, ...] | None:

@@ -3,11 +3,15 @@
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Protocol
 
+from dsh.kernel.accessor import Accessor
 from dsh.kernel.event import EventTable, Place
-from dsh.kernel.plugin import Runtime
+from dsh.kernel.foreign import contained
+from dsh.kernel.internal import SERVICE_CHANGED, ServiceChange
+from dsh.kernel.journal import Journal
+from dsh.kernel.plugin import Registry
 from dsh.kernel.task import retrieve
 
 logger = logging.getLogger("dsh.kernel")
@@ -25,8 +29,22 @@ class Realm:
         return f"<Realm {self.label}>"
 
 
+class RealmTarget:
+    """The subject of an event about a service name: reaches listeners for whom it has this address."""
+
+    __slots__ = ("_name", "_realm")
+
+    def __init__(self, name: str, realm: Realm) -> None:
+        self._name, self._realm = name, realm
+
+    def admits(self, place: Place) -> bool:
+        return place.realm_of(self._name) is self._realm
+
+
 class Provider(Protocol):
     """The fiber behind a service."""
+
+    provided: "dict[Realm, Impl]"
 
     @property
     def is_active(self) -> bool: ...
@@ -51,9 +69,9 @@ class Consumer(Protocol):
 
 
 class Impl:
-    """One provided service: who provides it, since when, and for whom it is available."""
+    """One provided service: who provides it, where, since when, and for whom it is available."""
 
-    __slots__ = ("check", "fiber", "generation", "name", "realm", "value")
+    __slots__ = ("check", "fiber", "generation", "is_told", "name", "place", "realm", "value")
 
     def __init__(
         self,
@@ -61,12 +79,15 @@ class Impl:
         value: Any,
         fiber: Provider,
         *,
+        place: Place,
         realm: Realm,
-        check: Callable[[Any], bool] | None,
+        check: Callable[[Any], Any] | None,
         generation: int,
     ) -> None:
         self.name, self.value, self.fiber = name, value, fiber
-        self.realm, self.check, self.generation = realm, check, generation
+        self.place, self.realm, self.check, self.generation = place, realm, check, generation
+        self.is_told = False
+        """Listeners of `internal/service` know that it is there."""
 
     def available_to(self, ctx: Place) -> bool:
         """Active, and accepted by the provider's own check."""
@@ -76,7 +97,8 @@ class Impl:
             return True
         try:
             return bool(self.check(ctx))
-        except Exception as error:
+        except BaseException as raised:
+            error = contained(raised, f"the check of service {self.name}")
             self.fiber.logger.error("check of service %s failed: %s", self.name, error, exc_info=error)
             return False
 
@@ -86,9 +108,13 @@ class Kernel:
 
     def __init__(self) -> None:
         self.events = EventTable()
+        self.journal = Journal()
         self.impls: dict[Realm, Impl] = {}
         self.realms: dict[str, Realm] = {}
-        self.runtimes: dict[Any, Runtime] = {}
+        self.services: set[str] = set()
+        """Every name that was ever provided: it is a service's for good, and no accessor can take it."""
+        self.accessors: dict[str, Accessor] = {}
+        self.runtimes = Registry()
         self.injectors: dict[str, dict[Consumer, None]] = {}
         self.uids = itertools.count(1)
         self.generations = itertools.count(1)
@@ -116,16 +142,37 @@ class Kernel:
         if self.on_failure is not None:
             self.on_failure(error, label)
 
-    async def notify(self, impls: list[tuple[str, Realm]]) -> list[Consumer]:
+    # -- who injects what ------------------------------------------------------------------------
+
+    def watch(self, name: str, fiber: Consumer) -> None:
+        """Let the fiber know from now on when the service comes or goes."""
+        self.injectors.setdefault(name, {})[fiber] = None
+
+    def unwatch(self, name: str, fiber: Consumer) -> None:
+        if (fibers := self.injectors.get(name)) is not None:
+            fibers.pop(fiber, None)
+            if not fibers:
+                del self.injectors[name]
+
+    async def notify(self, impls: Iterable[tuple[str, Realm]]) -> list[Consumer]:
         """Let every fiber that injects one of these services look again, and wait until each has settled."""
         touched = self.touch(impls)
         for fiber in touched:
             await fiber.quiet()
         return touched
 
-    def touch(self, impls: list[tuple[str, Realm]]) -> list[Consumer]:
-        """The first half of `notify`: re-evaluate and start what follows, without waiting."""
+    def touch(
+        self, impls: Iterable[tuple[str, Realm]], also: Iterable[tuple[str, Consumer]] = ()
+    ) -> list[Consumer]:
+        """The first half of `notify`: re-evaluate and start what follows, without waiting.
+
+        `also` names single fibers that look again at a service.
+        """
+        impls = tuple(impls)
         touched: dict[Consumer, None] = {}
+        for name, fiber in also:
+            fiber.evaluate(name)
+            touched[fiber] = None
         for name, realm in impls:
             for fiber in tuple(self.injectors.get(name, ())):
                 if fiber.realm_of(name) is realm:
@@ -133,4 +180,14 @@ class Kernel:
                     touched[fiber] = None
         for fiber in touched:
             fiber.refresh()
+        for _, realm in impls:
+            if (impl := self.impls.get(realm)) is not None and (impl.is_told or impl.fiber.is_active):
+                self.tell(impl, is_there=impl.fiber.is_active)
         return list(touched)
+
+    def tell(self, impl: Impl, *, is_there: bool) -> None:
+        """Tell the listeners of `internal/service` that a service is there, has changed, or is gone."""
+        impl.is_told = is_there
+        if self.events.has(SERVICE_CHANGED):
+            change = ServiceChange(impl.name, impl.value if is_there else None)
+            self.events.emit(SERVICE_CHANGED, change, RealmTarget(impl.name, impl.realm))

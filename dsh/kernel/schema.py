@@ -1,20 +1,33 @@
 """Config schemas: a msgspec struct judges what a row says, in the words of `spec/kernel.md` §9.
 
 Absent and null are judged alike: where the field's type does not admit null, a null counts as absent,
-so the default applies or `missing required value` is reported. Nothing is coerced; unknown keys are
-an error unless the struct allows them. Values are never printed, since they may be secrets.
+so the default applies or `missing required value` is reported. Nothing is coerced. A key that no field
+has is an error, or is left out where the caller wants to be told instead. Values are never printed, since
+they may be secrets.
 """
 
+import math
 import re
-import types
-from collections.abc import Mapping
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 
 from dsh.errors import CompositionError
+from dsh.kernel.shape import (
+    admits_null,
+    fields_of,
+    item_kind,
+    kind_at,
+    members,
+    rejects_by_itself,
+    value_kind,
+    words_of,
+)
 
 S = TypeVar("S", bound=msgspec.Struct)
+UnknownKey = Callable[[str, str, str], None]
+"""Called with the dotted place of the map that holds the key (empty for the root), the key, and a hint."""
 
 
 class ValidationError(CompositionError):
@@ -28,64 +41,93 @@ class ValidationError(CompositionError):
         super().__init__(f"invalid config:\n  - {problem}" + (f" (at {path})" if path else ""), hint=hint)
 
 
-def resolve_config(schema: type[S], raw: Any) -> S:
+def resolve_config(schema: type[S], raw: Any, on_unknown: UnknownKey | None = None) -> S:
     """Turn what a row says (JSON data, `None` for nothing) into the plugin's struct.
+
+    Args:
+        on_unknown: told of each key that no field has, which is then left out; without it such a key is
+            an error. Its arguments: `(path, key, hint)`.
 
     Raises:
         ValidationError: the first thing that does not fit, with its place.
     """
     try:
-        return msgspec.convert(_without_nulls(schema, {} if raw is None else raw), schema, strict=True)
+        cleaned = _cleaned(schema, {} if raw is None else raw, "", on_unknown)
+        return msgspec.convert(cleaned, schema, strict=True)
     except msgspec.ValidationError as error:
-        raise _translated(error, schema) from None
+        raise _translated(error, schema, cleaned) from None
+    except ValidationError:
+        raise
     except ValueError as error:  # raised by a struct's own __post_init__
         raise ValidationError(str(error)) from None
+    except TypeError as error:
+        raise ValidationError(f"the plugin's Config is no schema: {error}") from None
 
 
-def _without_nulls(kind: Any, value: Any) -> Any:
-    """Drop map entries that are null where the struct field has no null, at any depth."""
-    if isinstance(value, Mapping) and (fields := _fields_of(kind)):
-        return {
-            key: _without_nulls(fields.get(key), item)
-            for key, item in value.items()
-            if item is not None or key not in fields or _admits_null(fields[key])
-        }
-    if isinstance(value, list) and get_origin(kind) in (list, tuple):
-        return [_without_nulls(get_args(kind)[0], item) for item in value]
-    if isinstance(value, Mapping) and get_origin(kind) is dict:
-        return {key: _without_nulls(get_args(kind)[1], item) for key, item in value.items()}
+def simplify(config: msgspec.Struct) -> dict[str, Any]:
+    """The config as JSON data, without what equals the default: what is written back to a file.
+
+    Resolving the result gives an equal config.
+    """
+    data: dict[str, Any] = {}
+    for field in msgspec.structs.fields(config):
+        value = getattr(config, field.name)
+        if field.default is not msgspec.NODEFAULT and value == field.default:
+            continue
+        if field.default_factory is not msgspec.NODEFAULT and value == field.default_factory():
+            continue
+        data[field.encode_name] = (
+            simplify(value)
+            if isinstance(value, msgspec.Struct) and not value.__struct_config__.tag
+            else msgspec.to_builtins(value)
+        )
+    return data
+
+
+def _cleaned(kind: Any, value: Any, path: str, on_unknown: UnknownKey | None) -> Any:
+    """Drop null entries where the field has no null, and unknown keys if somebody wants to be told."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValidationError("expected a finite number", path)
+    if isinstance(value, Mapping) and (fields := fields_of(kind, value)) is not None:
+        kept = {}
+        for key, item in value.items():
+            if key not in fields:
+                _tell_unknown(key, list(fields), path, on_unknown)
+            elif item is not None or admits_null(fields[key]):
+                kept[key] = _cleaned(fields[key], item, _below(path, key), on_unknown)
+        return kept
+    if isinstance(value, Mapping):
+        inner = value_kind(kind)
+        return {key: _cleaned(inner, item, _below(path, key), on_unknown) for key, item in value.items()}
+    if isinstance(value, list):
+        return [
+            _cleaned(item_kind(kind, at), item, _below(path, at), on_unknown) for at, item in enumerate(value)
+        ]
     return value
 
 
-def _members(kind: Any) -> tuple[Any, ...]:
-    return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+def _tell_unknown(key: Any, known: list[str], path: str, on_unknown: UnknownKey | None) -> None:
+    name, hint = str(key), _meant(str(key), known)
+    if on_unknown is None:
+        raise ValidationError(f"unknown key {name!r}", path, unknown=name, hint=hint)
+    on_unknown(path, name, hint)
 
 
-def _admits_null(kind: Any) -> bool:
-    return any(member in (type(None), Any, object) for member in _members(kind))
-
-
-def _struct_in(kind: Any) -> type[msgspec.Struct] | None:
-    structs = [m for m in _members(kind) if isinstance(m, type) and issubclass(m, msgspec.Struct)]
-    return structs[0] if len(structs) == 1 else None
+def _below(path: str, key: object) -> str:
+    return f"{path}.{key}" if path else str(key)
 
 
 _NAMES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
 
 
-def _translated(error: msgspec.ValidationError, schema: Any) -> ValidationError:
+def _translated(error: msgspec.ValidationError, schema: Any, raw: Any) -> ValidationError:
     text, _, place = str(error).partition(" - at `")
     path = place.rstrip("`").removeprefix("$").replace("[...]", ".*").replace("[", ".").replace("]", "")
-    path = path.removeprefix(".")
+    path = _exact(schema, raw, path.removeprefix("."))
     if found := re.match(r"Object missing required field `(.+)`", text):
         return ValidationError("missing required value", f"{path}.{found[1]}".lstrip("."))
-    if found := re.match(r"Object contains unknown field `(.+)`", text):
-        known = _fields_of(_kind_at(schema, path))
-        return ValidationError(
-            f"unknown key {found[1]!r}", path, unknown=found[1], hint=_meant(found[1], list(known))
-        )
     if text.startswith("Invalid enum value"):
-        words = [str(word) for m in _members(_kind_at(schema, path)) for word in _words(m)]
+        words = [str(word) for m in members(kind_at(schema, path)) for word in words_of(m)]
         return ValidationError(
             f"expected {' | '.join(words)}" if words else "not one of the words known", path
         )
@@ -95,31 +137,23 @@ def _translated(error: msgspec.ValidationError, schema: Any) -> ValidationError:
     return ValidationError(text[:1].lower() + text[1:], path)
 
 
-def _fields_of(kind: Any) -> dict[str, Any]:
-    """The keys that a struct type takes, with their types; none for another type."""
-    struct = _struct_in(kind)
-    if struct is None:
-        return {}
-    hints = get_type_hints(struct)
-    return {field.encode_name: hints[field.name] for field in msgspec.structs.fields(struct)}
-
-
-def _kind_at(kind: Any, path: str) -> Any:
-    """The type at a place of a schema, None where it cannot be told."""
-    for key in filter(None, path.split(".")):
-        fields = _fields_of(kind)
-        if key in fields:
-            kind = fields[key]
-            continue
-        holders = [get_args(m) for m in _members(kind) if get_origin(m) in (list, tuple, dict)]
-        if not holders:
-            return None
-        kind = holders[0][-1 if holders[0][-1] is not ... else 0]
-    return kind
-
-
-def _words(kind: Any) -> tuple[Any, ...]:
-    return get_args(kind) if get_origin(kind) is Literal else ()
+def _exact(schema: Any, raw: Any, path: str) -> str:
+    """The path with the key of a map in place of each `*`: the first whose value is refused by itself."""
+    steps = path.split(".") if path else []
+    kind, value = schema, raw
+    for at, step in enumerate(steps):
+        if step == "*" and isinstance(value, Mapping):
+            inner = value_kind(kind)
+            step = next((key for key, item in value.items() if rejects_by_itself(inner, item)), step)
+            steps[at] = str(step)
+        kind = kind_at(kind, str(step))
+        if isinstance(value, Mapping):
+            value = value.get(step)
+        elif isinstance(value, list) and step.isdigit() and int(step) < len(value):
+            value = value[int(step)]
+        else:
+            value = None
+    return ".".join(steps)
 
 
 def _meant(word: str, known: list[str]) -> str:

@@ -353,7 +353,7 @@ async def test_a_fiber_tells_what_it_holds() -> None:
 
     fiber = await Context().plugin(plugin)
 
-    labels = [effect["label"] for effect in fiber.tree()["effects"]]
+    labels = [effect.label for effect in fiber.tree().effects]
     assert labels == ["body", 'ctx.on("tick")', 'ctx.provide("thing")', "ctx.plugin()"]
 
 

@@ -62,8 +62,8 @@ def test_required_is_reported_also_for_null(raw: Any) -> None:
         ({"nope": 1}, "unknown key 'nope'", ""),
         ({"ratio": "x"}, "expected number but got string", "ratio"),
         ({"mode": "c"}, "expected a | b", "mode"),
-        ({"byName": {"x": {"deepValue": "y"}}}, "expected integer but got string", "byName.*.deepValue"),
-        ({"byName": {"x": {"dep": 1}}}, "unknown key 'dep'", "byName.*"),
+        ({"byName": {"x": {"deepValue": "y"}}}, "expected integer but got string", "byName.x.deepValue"),
+        ({"byName": {"x": {"dep": 1}}}, "unknown key 'dep'", "byName.x"),
     ],
 )
 def test_the_first_problem_is_named_with_its_place(raw: dict[str, Any], problem: str, path: str) -> None:
