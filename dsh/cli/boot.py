@@ -190,7 +190,10 @@ class _Run:
 
             manifest = profile_folder(self._facts.home, self._facts.profile) / PROFILE_FILE
             fixed = fixed_files(self._composition.layers, manifest)
-            await Reload(loader, self._facts.home, say=self._output.notice, fixed=fixed).run()
+            try:
+                await Reload(loader, self._facts.home, say=self._output.notice, fixed=fixed).run()
+            except Exception as error:
+                self._output.notice(f"dsh: edits are not followed any more: {describe(error)}")
 
         self._root.spawn(follow(), "live reload")
 

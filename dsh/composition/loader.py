@@ -312,15 +312,17 @@ class Loader(Service):
         A config that reads services has to wait for them.
         """
         schema = entry.runtime.schema if entry.runtime is not None else None
-        if schema is None or entry.is_off or entry.carries_entries:
+        if entry.is_off or entry.carries_entries:
             return None
-        if any(expr.checked.services for _, expr in find_expressions(entry.row.config)):
+        expressions = [expr for _, expr in find_expressions(entry.row.config)]
+        if any(expr.checked.services for expr in expressions) or (schema is None and not expressions):
             return None
         from dsh.composition.evaluation import config_data
 
         try:
             data = config_data(entry.row.config, scope_of(self._facts))
-            resolve_config(schema, data)
+            if schema is not None:
+                resolve_config(schema, data)
         except DshError as error:
             return RowReport(entry.id, entry.row.name, entry.failure(error), error)
         return None

@@ -207,7 +207,8 @@ class Transaction:
         for entry in broken:
             entry.is_broken = True
             problems.append(str(entry.report()))
-        raise StageError("rollback", broken[0], "; ".join(problems)) from cause
+        detail = f"{'; '.join(problems)}; this was to be undone: {described(cause)}"
+        raise StageError("rollback", broken[0], detail) from cause
 
     async def _stop(self, entries: list[Entry]) -> None:
         for entry in Graph(self._tree.owner_ctx.kernel).stop_order(entries):

@@ -35,6 +35,8 @@ provide = ()
 GRACE_S = 8.0
 """How long a cancelled agent may take to become idle; a tool body has 5 s of it (`design.md` §10.3)."""
 FAILED = 1
+HELD = "headless-runner is doing its task"
+"""Why no edit of the composition may restart this row, or what it uses, before the end."""
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
@@ -209,5 +211,6 @@ def apply(ctx: Context, config: Config) -> None:
 def start(ctx: Context, task: str, *, grace_s: float = GRACE_S) -> None:
     """Run `task` as an effect of `ctx`, and answer signals for it."""
     run = Run(ctx, task, grace_s)
+    ctx.fiber.held = HELD
     ctx.on(APP_INTERRUPT, run.interrupt)
     ctx.spawn(run.main(), "headless run")
