@@ -25,6 +25,13 @@ app = typer.Typer(
 )
 sessions = typer.Typer(help="Look at session logs.", rich_markup_mode=None)
 app.add_typer(sessions, name="sessions")
+plugin = typer.Typer(help="Install packages of plugins and bundles for a profile.", rich_markup_mode=None)
+app.add_typer(plugin, name="plugin")
+
+ProfileOption = Annotated[str, typer.Option("--profile", metavar="NAME", help="The profile they belong to.")]
+ManagerOption = Annotated[
+    str | None, typer.Option("--manager", metavar="pip|uv", help="Use this one; by default pip, else uv.")
+]
 
 
 @app.callback()
@@ -83,6 +90,47 @@ def inspect(
     from dsh.cli.sessions import inspect as body
 
     raise typer.Exit(body(target, as_json))
+
+
+@plugin.command("add", context_settings={"ignore_unknown_options": True})
+def plugin_add(
+    profile: ProfileOption,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PKG...]",
+            help="Requirements and options of the package manager; without any: what profile.yml requires.",
+        ),
+    ] = None,
+    manager: ManagerOption = None,
+) -> None:
+    """Install packages into the profile's own folder (-U: newer versions too)."""
+    from dsh.cli.plugin import add as body
+
+    raise typer.Exit(body(profile, words or [], manager))
+
+
+@plugin.command("remove")
+def plugin_remove(
+    profile: ProfileOption,
+    names: Annotated[list[str], typer.Argument(metavar="PKG...", help="Names of packages.")],
+    manager: ManagerOption = None,
+) -> None:
+    """Take packages out, with those that only they needed."""
+    from dsh.cli.plugin import remove as body
+
+    raise typer.Exit(body(profile, names, manager))
+
+
+@plugin.command("list")
+def plugin_list(
+    profile: ProfileOption,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show the packages of a profile, with their bundles and plugins."""
+    from dsh.cli.plugin_list import show as body
+
+    raise typer.Exit(body(profile, as_json))
 
 
 def run(words: Sequence[str]) -> int:

@@ -23,6 +23,15 @@ def installed_bundle(name: str, site: Path) -> Path | None:
     """
     for point in entry_points(group=GROUP, name=name):
         return _file_of(point, _installed_folder(point.module))
+    return bundle_in(name, site)
+
+
+def bundle_in(name: str, site: Path) -> Path | None:
+    """The patch file of a bundle that a package in this folder brings; None where none does.
+
+    Raises:
+        CompositionError: the package that names it holds no such file.
+    """
     for point in _points_in(site):
         if point.name == name:
             return _file_of(point, site.joinpath(*point.module.split(".")))

@@ -1,0 +1,112 @@
+"""Runs the package manager that installs a profile's packages: pip of this Python, else uv."""
+
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Literal, NamedTuple
+
+from dsh.errors import DshError, UsageError
+
+Name = Literal["pip", "uv"]
+MISSING = 127
+"""What a command exits with whose package manager does not exist, as a shell would."""
+_ELSEWHERE = frozenset(
+    (
+        "PIP_TARGET",
+        "PIP_USER",
+        "PIP_PREFIX",
+        "PIP_ROOT",
+        "PIP_REPORT",
+        "PIP_DRY_RUN",
+        "PIP_REQUIRE_VIRTUALENV",
+    )
+)
+"""Variables that would send packages somewhere else."""
+END_S = 10.0
+"""How long the package manager may take to end once this process was told to."""
+
+
+class ManagerMissing(DshError):
+    """There is no package manager."""
+
+    exit_code = MISSING
+
+
+class Terminated(BaseException):
+    """This process was told to end (SIGTERM) while the package manager ran."""
+
+
+class PackageManager(NamedTuple):
+    """One way to install packages."""
+
+    name: Name
+    command: tuple[str, ...]
+    """The first words of `install`."""
+
+    def install(self, words: list[str], *, target: Path, constraints: Path) -> int:
+        """Install into an empty folder; answers the package manager's exit code.
+
+        What it says goes to standard error; standard output stays ours. It runs in the current folder, from
+        which relative paths among the words are meant.
+
+        Raises:
+            Terminated, KeyboardInterrupt: this process was told to end; the package manager has ended.
+        """
+        environment = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
+        line = [*self.command, "--target", str(target), "--constraint", str(constraints), *words]
+        with _interruptible(), subprocess.Popen(line, stdout=2, env=environment) as process:
+            try:
+                return process.wait()
+            except BaseException:
+                _end(process)
+                raise
+
+
+def find_manager(wanted: str | None) -> PackageManager:
+    """The package manager of that name; without a name pip where this Python has it, else uv.
+
+    Raises:
+        ManagerMissing: it does not exist.
+        UsageError: nobody knows one of that name.
+    """
+    if wanted not in (None, "pip", "uv"):
+        raise UsageError(f"no package manager {wanted!r}", hint="--manager takes pip or uv")
+    uv = shutil.which("uv")
+    if wanted != "uv" and importlib.util.find_spec("pip") is not None:
+        flags = ("--disable-pip-version-check", "--no-warn-script-location")
+        return PackageManager("pip", (sys.executable, "-m", "pip", "install", *flags))
+    if wanted != "pip" and uv is not None:
+        return PackageManager("uv", (uv, "pip", "install", "--python", sys.executable))
+    what = "neither pip nor uv is" if wanted is None else f"{wanted} is not"
+    raise ManagerMissing(
+        f"{what} there to install packages with",
+        hint=f"{sys.executable} -m ensurepip installs pip; uv: https://docs.astral.sh/uv",
+    )
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise Terminated
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.terminate()
+    try:
+        process.wait(END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()

@@ -1,0 +1,69 @@
+"""`dsh plugin list`: what a profile's own folder holds. Only reads."""
+
+import json
+
+from dsh.cli.stream import write_all
+from dsh.composition.home import home_path
+from dsh.composition.profile import Profile, find_profile, site_folder
+from dsh.composition.requirement import project_of
+from dsh.composition.site import Package, packages_in
+from dsh.unicode import valid
+
+
+def show(profile: str, json_output: bool) -> int:
+    """Print the packages of a profile, for people or as one JSON object; answers the exit code.
+
+    The object: `profile`, `site` (the folder), `bundles` (all of the profile, in order), `packages` (each
+    with `name`, `version`, `requirement` as `profile.yml` writes it or null, `requested`, `bundles` and
+    `plugins`) and `missing` (requirements that are not installed).
+
+    Raises:
+        CompositionError: no such profile, or its manifest is broken.
+        OSError: standard output cannot be written.
+    """
+    home = home_path()
+    manifest = find_profile(profile, home)
+    site = site_folder(home, profile)
+    packages = packages_in(site)
+    required = {project_of(spec) or spec: spec for spec in manifest.requires}
+    missing = [spec for key, spec in required.items() if key not in packages]
+    if json_output:
+        found = {
+            "profile": profile,
+            "site": str(site),
+            "bundles": manifest.bundles,
+            "packages": [_object(one, required.get(key)) for key, one in packages.items()],
+            "missing": missing,
+        }
+        text = json.dumps(found, ensure_ascii=False, indent=2)
+    else:
+        text = "\n".join(_lines(manifest, packages, required, missing))
+    write_all(1, valid(f"{text}\n").encode())
+    return 0
+
+
+def _object(package: Package, requirement: str | None) -> dict[str, object]:
+    return {
+        "name": package.name,
+        "version": package.version,
+        "requirement": requirement,
+        "requested": requirement is not None or package.is_requested,
+        "bundles": list(package.bundles),
+        "plugins": list(package.plugins),
+    }
+
+
+def _lines(
+    manifest: Profile, packages: dict[str, Package], required: dict[str, str], missing: list[str]
+) -> list[str]:
+    lines = [f"profile {manifest.name}: bundles {', '.join(manifest.bundles) or 'none'}"]
+    for key, one in packages.items():
+        lines.append(f"{one.name} {one.version}")
+        if key not in required and not one.is_requested:
+            lines[-1] += "  (another package needs it)"
+        for kind, names in (("bundle", one.bundles), ("plugin", one.plugins)):
+            for name in names:
+                unused = kind == "bundle" and name not in manifest.bundles
+                lines.append(f"  {kind} {name}{'  (not in the profile)' if unused else ''}")
+    lines += [f"{spec}  (not installed; dsh plugin add --profile {manifest.name})" for spec in missing]
+    return lines if packages or missing else [*lines, "no packages of its own"]
