@@ -84,7 +84,7 @@ class Dispatch(NamedTuple):
 
 
 FIBER_CREATED: Event["Fiber", None] = Event("internal/plugin", "emit")
-"""A fiber was made and is pending: observers may add to its `inject`, own effects in it, or raise to refuse it.
+"""A fiber was made and is pending: observers may add to its `inject`, own effects in it, raise to refuse it.
 
 The same event tells its end: `uid` is None then, and what observers raise is only logged.
 """

@@ -18,7 +18,7 @@ class Service(Bindable):
     """Base class of services whose methods register things for their caller.
 
     A subclass is a plugin. Hooks it may define: `init()`, an effect that runs after construction and must
-    be done before anybody sees the service; `check()`; `__call__`, which makes the service callable.
+    be done before anybody sees the service; `check(ctx)`; `__call__`, which makes the service callable.
     """
 
     provide: ClassVar[ServiceKey[Any]]
@@ -35,12 +35,15 @@ class Service(Bindable):
         is_checked = type(self).check is not Service.check
         ctx.provide(self.provide, self, check=self._available if is_checked else None)
 
-    def check(self) -> bool:
-        """Whether the service is there for the consumer whose context `self.ctx` is, when it is active."""
+    def check(self, ctx: Context) -> bool:
+        """Whether the service, once it is active, is there for the consumer with this context.
+
+        Asked when a consumer looks; `kernel.notify` lets all of them look again.
+        """
         return True
 
     def _available(self, consumer: Context) -> bool:
-        available: bool = bound(self, consumer).check()
+        available: bool = bound(self, consumer).check(consumer)
         return available
 
     def context_for(self, caller: Context) -> Context:
