@@ -16,7 +16,8 @@ from dsh.cli.stream import claim_output
 from dsh.composition.audit import not_loaded
 from dsh.composition.compose import compose
 from dsh.composition.environment import load_environment
-from dsh.composition.explain import Explanation, explain, only
+from dsh.composition.explain import explain
+from dsh.composition.explanation import Explanation, only
 from dsh.composition.facts import Facts
 from dsh.composition.grammar import closest
 from dsh.composition.home import home_path
