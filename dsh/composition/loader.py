@@ -75,6 +75,7 @@ class Loader(Service):
         self._trunk: Fiber | None = None
         self._realms: dict[tuple[str, str], Realm] = {}
         self._works = 0
+        self._carriers = {GROUP: self._mount_group, INCLUDE: self._mount_include}
         self._turn = asyncio.Lock()
         self._shipped = str(shipped("bundles")) + os.sep
         ctx.on(FIBER_CONFIG, self._config_of, global_=True)
@@ -122,7 +123,7 @@ class Loader(Service):
         plan = Plan(
             self._facts,
             known=self.owner_ctx.kernel.runtimes,
-            carriers={GROUP: self._mount_group, INCLUDE: self._mount_include},
+            carriers=self._carriers,
             warn=lambda entry_id, text: self.owner_ctx.logger.warning("[%s] %s", entry_id, text),
             before=self.entries,
         )
@@ -253,24 +254,23 @@ class Loader(Service):
 
     def _placed(self, place: Context, entry: Entry) -> Context:
         realms = {
-            service: self._realm(service, None if label is True else label)
+            service: self._realm(service, label, place)
             for service, label in (entry.row.get("isolate") or {}).items()
         }
-        intercepts = dict(entry.row.get("intercept") or {})
-        if not hasattr(place, "rebind"):
-            for service, realm in realms.items():
-                place = place.isolate(service, realm)
-            for service, layer in intercepts.items():
-                place = place.intercept(service, layer)
-            return place
-        place.rebind(isolate=realms, intercept=intercepts)
+        place.rebind(isolate=realms, intercept=dict(entry.row.get("intercept") or {}))
         return place
 
-    def _realm(self, service: str, label: str | None) -> Realm:
-        """A realm of the row's own, or the one that all rows with this label share."""
-        if label is None:
-            return Realm(service)
-        return self._realms.setdefault((service, label), Realm(f"{service}@{label}"))
+    def _realm(self, service: str, label: Any, place: Context) -> Realm:
+        """A realm of the row's own (label True), which it keeps, or the one that all with a label share."""
+        if label is not True:
+            return self._realms.setdefault((service, label), Realm(f"{service}@{label}"))
+        own = place.own_realms.get(service)
+        return Realm(service) if own is None or own in self._realms.values() else own
+
+    def park(self, entry: Entry) -> None:
+        """Give up the addresses of a mounted row for a moment, so that another row can have them."""
+        assert entry.ctx is not None
+        entry.ctx.rebind(isolate={service: Realm(f"{service} moving") for service in entry.ctx.own_realms})
 
     def _forget_realms(self) -> None:
         """Drop the labels that no row uses any more."""
@@ -322,7 +322,7 @@ class Loader(Service):
         try:
             data = config_data(entry.row.config, scope_of(self._facts))
             if schema is not None:
-                resolve_config(schema, data)
+                resolve_config(schema, data, None if self._is_shipped(entry) else _ignore)
         except DshError as error:
             return RowReport(entry.id, entry.row.name, entry.failure(error), error)
         return None
@@ -360,3 +360,7 @@ class Loader(Service):
         reports = self.audit(known)
         if any(not report.is_optional for report in reports):
             raise not_active(reports)
+
+
+def _ignore(path: str, key: str, hint: str) -> None:
+    """An unknown key in a config that is only tried: it is told when the row runs."""

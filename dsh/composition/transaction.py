@@ -16,7 +16,7 @@ from dsh.composition.event import PARTIAL_DISPOSE, PartialDispose
 from dsh.composition.graph import Graph
 from dsh.composition.resolve import described
 from dsh.composition.same import same
-from dsh.errors import CompositionError
+from dsh.errors import CompositionError, KernelError
 from dsh.kernel import Context
 
 Stage = Literal["import", "dispose", "apply", "rollback"]
@@ -48,7 +48,14 @@ class Mounted(Protocol):
         """Start a row, unless it runs, is off, or what is around it will start it."""
 
     def rebind(self, entry: Entry) -> None:
-        """Give a mounted row the realms and intercepts its row asks for now."""
+        """Give a mounted row the realms and intercepts its row asks for now.
+
+        Raises:
+            KernelError: somebody else provides a service at such an address; nothing has changed.
+        """
+
+    def park(self, entry: Entry) -> None:
+        """Move what a mounted row provides out of the way."""
 
     def working(self) -> AbstractContextManager[None]:
         """Rows that wait for a settled tree wait as long as this lasts."""
@@ -226,8 +233,7 @@ class Transaction:
         try:
             async with asyncio.timeout(self._bound_s):
                 with self._tree.working():
-                    for _, entry in rebound:
-                        self._tree.rebind(entry)
+                    self._rebind([entry for _, entry in rebound])
                     for entry in _walk(roots):
                         self._tree.mount(entry)
                     await asyncio.gather(*(_update(entry) for _, entry in updated))
@@ -236,6 +242,26 @@ class Transaction:
         except TimeoutError:
             moving = ", ".join(e.id for e in _walk(roots) if e.is_moving)
             raise CompositionError(f"still starting after {self._bound_s:g} s: {moving}") from None
+
+    def _rebind(self, entries: list[Entry]) -> None:
+        """Move rows to other addresses, in an order in which each is free; in a circle one steps aside."""
+        waiting, has_parked = entries, False
+        while waiting:
+            blocked: list[Entry] = []
+            for entry in waiting:
+                try:
+                    self._tree.rebind(entry)
+                except KernelError:
+                    if has_parked and len(waiting) == 1:
+                        raise
+                    blocked.append(entry)
+            if len(blocked) == len(waiting):
+                if has_parked:
+                    raise CompositionError(f"{blocked[0].id}: another row provides a service there already")
+                has_parked = True
+                for entry in blocked:
+                    self._tree.park(entry)
+            waiting = blocked
 
 
 def _walk(roots: list[Entry]) -> Iterator[Entry]:
@@ -258,6 +284,6 @@ async def _update(entry: Entry) -> None:
         return
     entry.error = None
     try:
-        await fiber.update(entry.row.config)
+        await fiber.update(entry.row.config, no_save=True)
     except Exception as error:
         entry.error = error
