@@ -55,6 +55,7 @@ KEYS: dict[str, dict[str, Any]] = {
         "persona": "", "includeHarnessIdentity": True, "includeRuntimeContext": True, "toolOrder": None,
     },
     "timeout-policy": {"defaultTimeoutMs": 1_800_000},
+    "timer": {},
     "tool-bash": {"enableRunInBackground": True},
     "tool-fs": {
         "readLimit": 2_000, "readMaxLineLength": 2_000, "readMaxBytes": 51_200, "readStreamMinSize": 10 * MIB,
