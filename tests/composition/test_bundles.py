@@ -16,6 +16,7 @@ HOME = Path("/nonexistent")
 MODE = "get(env, 'DSH_PERMISSION_MODE', 'workspace-write')"
 
 BASE: dict[str, dict[str, Any]] = {
+    "timer": {},
     "llm": {},
     "llm-deepseek": {},
     "llm-retry": {},
