@@ -71,5 +71,5 @@ def install_settings_section(
             listener(scope.get())
             scope.watch(lambda value, _: listener(value))
 
-    ctx.inject([SETTINGS], enter)
+    ctx.plugin(enter, name=f"settings-{namespace}", inject=[SETTINGS])
     return section

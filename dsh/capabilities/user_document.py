@@ -26,6 +26,14 @@ Stamp = tuple[int, ...] | None
 """What tells two states of a file apart without reading it; None where there is none."""
 
 
+class Change(NamedTuple):
+    """One value set or taken out."""
+
+    op: Literal["set", "unset"]
+    path: tuple[str, ...]
+    value: Any = None
+
+
 class Content(NamedTuple):
     """A document as it was read."""
 
@@ -98,10 +106,8 @@ class UserDocument:
         finally:
             lock.__exit__(None, None, None)
 
-    async def write(
-        self, content: Content, op: Literal["set", "unset"], path: tuple[str, ...], value: Any = None
-    ) -> Content:
-        """Change one value in what was read under the lock, and answer what stands there then.
+    async def write(self, content: Content, *changes: Change) -> Content:
+        """Make changes to what was read under the lock, in one go, and answer what stands there then.
 
         Raises:
             MarkedError: the text is written in a way that the change would spoil; nothing has happened.
@@ -111,11 +117,13 @@ class UserDocument:
 
         file = str(self.path)
         if self.path.suffix == ".json":
-            made = changed(plain(content.value), op, path, value)
+            made = plain(content.value)
+            for op, path, value in changes:
+                made = changed(made, op, path, value)
             text = json.dumps(made, indent=2, ensure_ascii=False) + "\n"
         else:
             try:
-                text = edited(content.text, file, [Edit(op, path, value)])
+                text = edited(content.text, file, [Edit(*change) for change in changes])
             except EditError as error:
                 raise MarkedError("this cannot be changed in place", error.mark, hint=error.hint) from None
         if text != content.text:
@@ -199,6 +207,7 @@ def plain(value: Any) -> Any:
 
 __all__ = [
     "EXTENSIONS",
+    "Change",
     "Content",
     "Stamp",
     "UserDocument",

@@ -141,24 +141,24 @@ class Choice:
     def _judge(self, section: Section) -> None:
         if section.default_preset is None:
             return
-        try:
-            self._check(section.default_preset)
-        except CompositionError as error:
-            raise ValidationError(error.message, "defaultPreset", hint=error.hint) from None
+        if found := self._problem(section.default_preset):
+            raise ValidationError(found[0], "defaultPreset", hint=found[1])
 
     def _check(self, name: str) -> None:
-        """Refuse what is no preset or cannot be kept.
+        if found := self._problem(name):
+            raise CompositionError(f"defaultPreset: {found[0]}", hint=found[1])
 
-        Raises:
-            CompositionError: with the presets or modes that there are.
-        """
+    def _problem(self, name: str) -> tuple[str, str] | None:
+        """Why this cannot be the default, and what can."""
         if name not in self._table:
-            raise CompositionError(f"defaultPreset {name!r} is not a preset", hint=f"presets: {self._names}")
+            return f"{name!r} is not a preset", f"presets: {self._names}"
         if (chosen := self._table[name].sandbox) not in self._sandbox.supported_modes:
-            raise CompositionError(
+            modes = ", ".join(self._sandbox.supported_modes)
+            return (
                 f"preset {name!r} asks for sandbox mode {chosen!r}, which cannot be kept",
-                hint=f"modes that can: {', '.join(self._sandbox.supported_modes)}",
+                f"modes that can: {modes}",
             )
+        return None
 
 
 def apply(ctx: Context, config: Config) -> None:

@@ -12,7 +12,7 @@ from dsh.composition.home import HomePaths
 from dsh.errors import CredentialError
 from dsh.kernel import Context
 from dsh.plugins import credentials
-from dsh.plugins.credentials import read_document
+from dsh.plugins.credentials.document import Keys, read_document
 from tests.aio import aio
 
 GOOD = "version: 1\nrefs:\n  DEEPSEEK_API_KEY: from-file\n"
@@ -138,11 +138,12 @@ def test_document_is_strict_and_messages_hold_no_value(text: str, words: str) ->
     ["", "# nothing\n", "version: 1\n", "version: 1\nrecords:\n  a/b: {kind: grant, payload: {x: 1}}\n"],
 )
 def test_document_without_references_has_none(text: str) -> None:
-    assert read_document(text.encode(), "F") == {}
+    assert read_document(text.encode(), "F").refs == {}
 
 
 def test_the_flat_form_of_early_versions_is_read() -> None:
-    assert read_document(b"# keys\nA: x\nB_2: 'y'\n", "F") == {"A": "x", "B_2": "y"}
+    found = read_document(b"# keys\nA: x\nB_2: 'y'\n", "F")
+    assert found == Keys({"A": "x", "B_2": "y"}, {}, is_flat=True)
 
 
 @aio

@@ -349,7 +349,7 @@ async def test_a_changed_preset_counts_for_the_next_session_and_a_wrong_one_does
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("thrid", r"settings permission\.defaultPreset: defaultPreset 'thrid' is not a preset"),
+        ("thrid", r"settings permission\.defaultPreset: 'thrid' is not a preset"),
         ("narrow", r"settings permission\.defaultPreset: preset 'narrow' asks for sandbox mode 'read-only'"),
     ],
 )

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from dsh.capabilities.settings import SettingsError
-from dsh.capabilities.user_document import Content, UserDocument, UserFileError, plain
+from dsh.capabilities.user_document import Change, Content, UserDocument, UserFileError, plain
 from dsh.composition.value import Map, Mark, MarkedError, Seq, type_name
 
 LOCK_WAIT_S = 2.0
@@ -137,12 +137,9 @@ class FileStore:
                 document = self._document(content)
                 if (wanted := plan(document)) is None:
                     return document
-                path = (wanted.namespace,)
-                if wanted.section is None:
-                    content = await self._file.write(content, "unset", path)
-                else:
-                    content = await self._file.write(content, "set", path, wanted.section)
-                return self._document(content)
+                op: Literal["set", "unset"] = "unset" if wanted.section is None else "set"
+                change = Change(op, (wanted.namespace,), wanted.section)
+                return self._document(await self._file.write(content, change))
         except UserFileError as error:
             raise SettingsError(error.message, code="SETTINGS_UNWRITABLE", hint=error.hint) from None
         except MarkedError as error:
