@@ -107,6 +107,28 @@ def opening() -> str:
     return f"{float(spent):.0f} ms ({events} events, {rows} rows)"
 
 
+def kernel() -> list[Row]:
+    """In process: rows mounted and disposed of, events dispatched (`benchmarks.mounting`)."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.mounting"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    mount, dispose, growth, emit = map(float, done.stdout.split())
+    return [
+        Row(
+            "in process: mount 1,000 rows, and dispose of them, for each",
+            "",
+            f"{mount:.0f} + {dispose:.0f} µs",
+            "",
+        ),
+        Row("10,000 rows, for each against 1,000", "at most 1.3 times", f"{growth:.1f} times", ""),
+        Row("10,000 emits to 20 listeners, for each", "", f"{emit:.1f} µs", ""),
+    ]
+
+
 def installed() -> str:
     """Size and packages of `pip install .` into a new environment, pip and setuptools left out."""
     with tempfile.TemporaryDirectory() as folder:
@@ -194,6 +216,7 @@ def main() -> None:
         Row(work, goal, mine, other) for (work, goal), mine, other in zip(works, ours, theirs, strict=True)
     ]
     rows.insert(4, Row("in process: open such a log and derive its messages", "60 ms", opening(), "133 ms"))
+    rows.extend(kernel())
     if options.install:
         rows.append(Row("installed size, packages (no extras)", "65 MB, 30", installed(), "473 MB, 455"))
     text = table(rows)

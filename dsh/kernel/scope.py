@@ -1,28 +1,55 @@
 """Scopes: registrations are inherited down a chain of keys, events flow up it (`spec/kernel.md` §8.3).
 
 A key is any object compared by identity; the agent itself is the key of an agent's scope. The parent
-of a key is bound once.
+of a key is bound once; only who bound it can change it later.
 """
 
 from collections.abc import Iterator
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from dsh.errors import KernelError
 from dsh.kernel.context import Context
-from dsh.kernel.event import Place
+from dsh.kernel.event import Place, Subject
 from dsh.kernel.fiber import Fiber
 
-_parents: "WeakKeyDictionary[Any, Any]" = WeakKeyDictionary()
+
+class Link:
+    """The tie of a key to its parent, in the hands of who made it."""
+
+    __slots__ = ("__weakref__", "_key", "parent")
+
+    def __init__(self, key: object, parent: object) -> None:
+        self._key = ref(key)
+        self.parent = parent
+
+    def relink(self, parent: object) -> None:
+        """Put the key below another parent.
+
+        Raises:
+            KernelError: the key would become its own ancestor.
+        """
+        key = self._key()
+        _refuse_cycle(key, parent)
+        self.parent = parent
+        _Chains.version += 1
+
+
+class _Chains:
+    """Who is below whom, over all trees of the process."""
+
+    links: "WeakKeyDictionary[Any, Link]" = WeakKeyDictionary()
+    version = 0
+    """Grows with every change, so that a target knows when the chain it keeps is out of date."""
 
 
 class Scope:
-    """A context tagged with a key, and the fiber that owns whatever is registered through it."""
+    """A context tagged with a key, the fiber that owns what is registered through it, the tie to its parent."""
 
-    __slots__ = ("ctx", "fiber", "key")
+    __slots__ = ("ctx", "fiber", "key", "link")
 
-    def __init__(self, key: object, ctx: Context, fiber: Fiber) -> None:
-        self.key, self.ctx, self.fiber = key, ctx, fiber
+    def __init__(self, key: object, ctx: Context, fiber: Fiber, link: Link | None = None) -> None:
+        self.key, self.ctx, self.fiber, self.link = key, ctx, fiber, link
 
 
 async def create_scope(ctx: Context, key: object, parent: object | None = None) -> Scope:
@@ -31,41 +58,69 @@ async def create_scope(ctx: Context, key: object, parent: object | None = None) 
     Raises:
         KernelError: the key already has a parent, or would become its own ancestor.
     """
-    if parent is not None:
-        bind_parent(key, parent)
+    ctx.fiber.admit()
+    link = None if parent is None else bind_parent(key, parent)
     fiber = ctx.plugin(_empty, name="scope")
     await fiber
-    return Scope(key, fiber.ctx.extend(scope=key), fiber)
+    return Scope(key, fiber.ctx.extend(scope=key), fiber, link)
 
 
-def bind_parent(key: object, parent: object) -> None:
-    """Put `key` below `parent`, once."""
-    if key in _parents:
+def bind_parent(key: object, parent: object) -> Link:
+    """Put `key` below `parent`, once. The answer is the only way to change it.
+
+    Raises:
+        KernelError: the key already has a parent, or would become its own ancestor.
+    """
+    if key in _Chains.links:
         raise KernelError(f"scope {key!r} already has a parent")
+    _refuse_cycle(key, parent)
+    link = _Chains.links[key] = Link(key, parent)
+    _Chains.version += 1
+    return link
+
+
+def _refuse_cycle(key: object, parent: object) -> None:
     if any(k is key for k in chain(parent)):
         raise KernelError(f"scope {key!r} would be its own ancestor")
-    _parents[key] = parent
 
 
 def chain(key: object | None) -> Iterator[object]:
     """The key, its parent, and so on."""
     while key is not None:
         yield key
-        key = _parents.get(key)
+        link = _Chains.links.get(key)
+        key = None if link is None else link.parent
 
 
 class ScopeTarget:
-    """The subject of an event that is about `key`: reaches untagged listeners and those of key or above."""
+    """The subject of an event that is about `key`: reaches untagged listeners and those of key or above.
 
-    __slots__ = ("_keys", "key")
+    Args:
+        key: None reaches untagged listeners only.
+        base: another filter, which a listener must pass as well.
+    """
 
-    def __init__(self, key: object | None) -> None:
+    __slots__ = ("_base", "_keys", "_version", "key")
+
+    def __init__(self, key: object | None, base: Subject | None = None) -> None:
         self.key = key
-        self._keys = tuple(chain(key))
+        self._base = base
+        self._version = -1
+        self._keys: tuple[object, ...] = ()
 
     def admits(self, place: Place) -> bool:
         tag = place.scope
-        return tag is None or any(tag is key for key in self._keys)
+        if tag is not None and not self._holds(tag):
+            return False
+        return self._base is None or self._base.admits(place)
+
+    def _holds(self, tag: object) -> bool:
+        if self._version != _Chains.version:
+            self._keys, self._version = tuple(chain(self.key)), _Chains.version
+        for key in self._keys:  # noqa: SIM110 -- a generator would cost more than the comparison
+            if key is tag:
+                return True
+        return False
 
 
 def _empty(ctx: Context) -> None:
