@@ -1,7 +1,8 @@
 """Writes files that belong to a person: all of the new content or none of it, one writer at a time.
 
 Settings, credentials, profiles. The lock is the system's (`flock`) on a file beside the written one, so that
-a process that dies gives it back; the lock file itself stays and means nothing without a holder.
+a process that dies gives it back. The file is there while the lock is held, for that is what the original
+takes for the lock; one that a dead process left behind means nothing.
 """
 
 import contextlib
@@ -18,6 +19,8 @@ FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 FIRST_WAIT_S = 0.02
 LONGEST_WAIT_S = 0.2
+LONGEST_FOREIGN_S = 60.0
+"""How old an unlocked lock file may be and still mean something: later its process may be another one."""
 
 
 class UserFileError(DshError):
@@ -65,55 +68,106 @@ def locked(path: Path, *, timeout_s: float) -> Iterator[None]:
     Blocks the thread while it waits. Not re-entrant: a second holder in the same process waits too.
 
     Args:
-        path: the file to be written; the lock is `<file>.lock` beside it, made (0600) where missing.
+        path: the file to be written; the lock is `<file>.lock` beside it (0600), gone again after the block.
         timeout_s: how long to wait for another holder.
 
     Raises:
         UserFileError: another process has it for too long, or the lock file cannot be opened.
     """
     lock = path.with_name(f"{path.name}.lock")
+    descriptor = _acquire(lock, timeout_s)
     try:
-        make_folders(lock.parent)
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-    except OSError as error:
-        raise UserFileError(f"failed to open the lock {lock}: {_reason(error)}", lock) from None
-    try:
-        _acquire(descriptor, lock, timeout_s)
-        with contextlib.suppress(OSError):  # for people only
+        with contextlib.suppress(OSError):  # for people, and for whoever takes the file itself for the lock
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield
     finally:
+        with contextlib.suppress(OSError):
+            if _is_at(descriptor, lock):
+                lock.unlink()
         os.close(descriptor)
 
 
-def _acquire(descriptor: int, lock: Path, timeout_s: float) -> None:
+def _acquire(lock: Path, timeout_s: float) -> int:
+    """The descriptor that holds the lock."""
     deadline_s = time.monotonic() + timeout_s
     wait_s = FIRST_WAIT_S
     while True:
+        descriptor = _opened(lock)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            left_s = deadline_s - time.monotonic()
-            if left_s <= 0:
-                raise UserFileError(
-                    f"timed out waiting for the writer lock at {lock}",
-                    lock,
-                    hint=f"{_holder(descriptor)} is writing; try again when it is done",
-                ) from None
-            time.sleep(min(wait_s, left_s))
-            wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+            if _is_taken(descriptor, lock):
+                return descriptor
+            holder = _holder(descriptor)
         except OSError as error:
+            os.close(descriptor)
             raise UserFileError(f"failed to lock {lock}: {_reason(error)}", lock) from None
-        else:
-            return
+        os.close(descriptor)
+        left_s = deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise UserFileError(
+                f"timed out waiting for the writer lock at {lock}",
+                lock,
+                hint=f"{holder} is writing; try again when it is done",
+            )
+        time.sleep(min(wait_s, left_s))
+        wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+
+
+def _opened(lock: Path) -> int:
+    try:
+        make_folders(lock.parent)
+        return os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+    except OSError as error:
+        raise UserFileError(f"failed to open the lock {lock}: {_reason(error)}", lock) from None
+
+
+def _is_taken(descriptor: int, lock: Path) -> bool:
+    """Take the lock if nobody has it.
+
+    The holder before may have removed the file that was opened here: then it is a lock no more. And the
+    original, with which the home may be shared, holds by the file's being there: a young one that names
+    a living process is held.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    if not _is_at(descriptor, lock):
+        return False
+    pid = _pid_in(descriptor)
+    is_young = time.time() - os.fstat(descriptor).st_mtime < LONGEST_FOREIGN_S
+    return not (pid and pid != os.getpid() and is_young and _is_alive(pid))
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether this path still leads to the open file."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat(follow_symlinks=False))
+    except FileNotFoundError:
+        return False
+
+
+def _pid_in(descriptor: int) -> int:
+    """The process that the lock file names, 0 for none."""
+    with contextlib.suppress(OSError):
+        if (text := os.pread(descriptor, 20, 0).strip()).isdigit():
+            return int(text)
+    return 0
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _holder(descriptor: int) -> str:
-    with contextlib.suppress(OSError):
-        if (text := os.pread(descriptor, 20, 0).strip()).isdigit():
-            return f"process {text.decode()}"
-    return "another process"
+    pid = _pid_in(descriptor)
+    return f"process {pid}" if pid else "another process"
 
 
 def make_folders(folder: Path) -> None:

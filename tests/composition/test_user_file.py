@@ -80,6 +80,47 @@ def test_a_lock_goes_with_its_process(tmp_path: Path) -> None:
         pass
 
 
+def test_the_lock_file_is_there_while_the_lock_is_held_and_no_longer(tmp_path: Path) -> None:
+    path, lock = tmp_path / "f", tmp_path / "f.lock"
+    with locked(path, timeout_s=1):
+        assert lock.read_text() == f"{os.getpid()}\n"
+    assert not lock.exists()
+    with pytest.raises(LookupError), locked(path, timeout_s=1):
+        raise LookupError
+    assert not lock.exists()
+
+
+@pytest.mark.parametrize(
+    ("pid", "age_s", "is_held"),
+    [
+        (os.getppid(), 0, True),
+        (os.getppid(), 3_600, False),
+        (2**22 + 5, 0, False),
+        (10**18, 0, False),
+        (0, 0, False),
+    ],
+)
+def test_a_file_that_the_original_made_is_a_lock_while_its_process_lives(
+    tmp_path: Path, pid: int, age_s: float, is_held: bool
+) -> None:
+    lock = tmp_path / "f.lock"
+    lock.write_text(f"{pid}\n" if pid else "")
+    made_s = lock.stat().st_mtime - age_s
+    os.utime(lock, (made_s, made_s))
+    if is_held:
+        with (
+            pytest.raises(UserFileError, match="timed out") as caught,
+            locked(tmp_path / "f", timeout_s=0.05),
+        ):
+            raise AssertionError("not reached")
+        assert caught.value.hint.startswith(f"process {pid} is writing")
+        assert lock.exists()
+    else:
+        with locked(tmp_path / "f", timeout_s=0):
+            pass
+        assert not lock.exists()
+
+
 def test_writers_that_read_and_write_under_the_lock_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "n"
     replace(path, b"0")
