@@ -2,11 +2,13 @@
 
 from dsh.capabilities.launch import LaunchEnvironment
 from dsh.capabilities.sandbox import SANDBOX_POLICY
+from dsh.capabilities.settings import SETTINGS
 from dsh.composition.compose import Composition
 from dsh.kernel import Context
 
 MODE_VARIABLE = "DSH_PERMISSION_MODE"
 POLICY_ROW = "sandbox-policy"
+SECTION = "permission"
 UNCONFINED = (
     "dsh: commands and file tools are not confined: they may do what you may "
     f"({MODE_VARIABLE}=danger-full-access says that you know)"
@@ -14,11 +16,11 @@ UNCONFINED = (
 
 
 def unconfined_notice(root: Context, environment: LaunchEnvironment, composition: Composition) -> str | None:
-    """The line that tells about missing walls, unless the user chose so by variable or patch."""
+    """The line that tells about missing walls, unless the user chose so by variable, patch or settings."""
     policy = root.get(SANDBOX_POLICY)
     if policy is None or policy.default_mode != "danger-full-access":
         return None
-    if environment.get(MODE_VARIABLE) is not None or _is_chosen(composition):
+    if environment.get(MODE_VARIABLE) is not None or _is_chosen(composition) or _is_saved(root):
         return None
     return UNCONFINED
 
@@ -31,3 +33,10 @@ def _is_chosen(composition: Composition) -> bool:
         if layer.label.startswith("/")
         for patch in layer.patches
     )
+
+
+def _is_saved(root: Context) -> bool:
+    """Whether the user's settings name the preset of new sessions."""
+    settings = root.get(SETTINGS)
+    described = settings.describe() if settings is not None else []
+    return any(section.ns == SECTION and section.user for section in described)

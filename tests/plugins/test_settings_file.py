@@ -88,6 +88,7 @@ async def test_what_is_no_file_is_refused_and_never_waited_for(tmp_path: Path, k
         ("mine:\n  name: x\n  count: 0\n", ":3:10: settings mine.count: ", "expected"),
         ("mine:\n  name: x\n  nmae: y\n", ":3:3: settings mine: ", "unknown key 'nmae'"),
         ("mine:\n  limits:\n    lowMs: fast\n", ":3:12: settings mine.limits.lowMs: ", "expected integer"),
+        ("mine:\n  name: x\n  count: 66\n", ":3:10: settings mine: ", "a count above 65 is too many"),
         ("a: 1\nmine: text\n", ":2:1: settings mine: ", "must be a mapping, not a string"),
         ("mine:\n  name: !expr env.X\n", ":2:9: settings mine: ", "expressions are for rows"),
     ],
@@ -96,9 +97,13 @@ async def test_what_is_no_file_is_refused_and_never_waited_for(tmp_path: Path, k
 async def test_a_section_that_is_not_accepted_is_named_by_file_line_and_key(
     tmp_path: Path, section: str, place: str, words: str
 ) -> None:
+    def judge(value: Options) -> None:
+        if value.count > 65:
+            raise ValueError("a count above 65 is too many")
+
     async with at_home(tmp_path, section) as ctx:
         with pytest.raises(SettingsSectionError) as caught:
-            service(ctx).register("mine", Options)
+            service(ctx).register("mine", Options, validate=judge)
     assert caught.value.message.startswith(f"{tmp_path}/settings.yaml{place}")
     assert words in caught.value.message
 

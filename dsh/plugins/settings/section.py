@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import logging
+import re
 import types
 from collections import deque
 from collections.abc import Callable
@@ -114,10 +115,19 @@ class Section(Generic[S]):
         key: str = "",
         hint: str = "",
     ) -> SettingsSectionError:
-        mark = document.mark(self.namespace, *path, key=key) if document is not None else None
-        if document is not None and not path and not key:
-            mark = document.key_mark(self.namespace)
+        mark = None
+        if document is not None:
+            named = path or (() if key else self._named(problem, document))
+            mark = document.mark(self.namespace, *named, key=key)
+            if not named and not key:
+                mark = document.key_mark(self.namespace)
         return SettingsSectionError(self.namespace, problem, path=path, mark=mark, hint=hint)
+
+    def _named(self, problem: str, document: Document) -> tuple[str, ...]:
+        """The first key of the section that a problem without a path speaks of."""
+        written = self.written(document)
+        words = re.findall(r"\w+", problem)
+        return tuple([key for key in words if isinstance(written, dict) and key in written][:1])
 
     def take(self, raw: Any, value: S) -> S | None:
         """Let a section count; answers the value before, None where nothing has changed."""
