@@ -136,7 +136,7 @@ def _recorded(packages: list[Package]) -> list[Package]:
 def _finish(home: Path, place: _Place, staging: Staging, before: dict[str, Package], wish: Plan) -> None:
     """Complete the new folder, swap it in and bring the manifest in step."""
     name = place.manifest.name
-    staging.take_over(before, demoted=wish.dropped)
+    staging.take_over(before, wish.asked)
     after = packages_in(staging.target)
     fresh = frozenset(staging.fresh)
     requires = requirements(place.manifest.requires, wish.specs, after, fresh, wish.dropped)

@@ -5,7 +5,7 @@ import json
 from dsh.cli.stream import write_all
 from dsh.composition.home import home_path
 from dsh.composition.profile import Profile, find_profile, site_folder
-from dsh.composition.requirement import project_of
+from dsh.composition.requirement import missing, project_of
 from dsh.composition.site import Package, packages_in
 from dsh.unicode import valid
 
@@ -26,18 +26,18 @@ def show(profile: str, json_output: bool) -> int:
     site = site_folder(home, profile)
     packages = packages_in(site)
     required = {project_of(spec) or spec: spec for spec in manifest.requires}
-    missing = [spec for key, spec in required.items() if key not in packages]
+    absent = missing(manifest.requires, site)
     if json_output:
         found = {
             "profile": profile,
             "site": str(site),
             "bundles": manifest.bundles,
             "packages": [_object(one, required.get(key)) for key, one in packages.items()],
-            "missing": missing,
+            "missing": absent,
         }
         text = json.dumps(found, ensure_ascii=False, indent=2)
     else:
-        text = "\n".join(_lines(manifest, packages, required, missing))
+        text = "\n".join(_lines(manifest, packages, required, absent))
     write_all(1, valid(f"{text}\n").encode())
     return 0
 
@@ -54,7 +54,7 @@ def _object(package: Package, requirement: str | None) -> dict[str, object]:
 
 
 def _lines(
-    manifest: Profile, packages: dict[str, Package], required: dict[str, str], missing: list[str]
+    manifest: Profile, packages: dict[str, Package], required: dict[str, str], absent: list[str]
 ) -> list[str]:
     lines = [f"profile {manifest.name}: bundles {', '.join(manifest.bundles) or 'none'}"]
     for key, one in packages.items():
@@ -65,5 +65,5 @@ def _lines(
             for name in names:
                 unused = kind == "bundle" and name not in manifest.bundles
                 lines.append(f"  {kind} {name}{'  (not in the profile)' if unused else ''}")
-    lines += [f"{spec}  (not installed; dsh plugin add --profile {manifest.name})" for spec in missing]
-    return lines if packages or missing else [*lines, "no packages of its own"]
+    lines += [f"{spec}  (not installed; dsh plugin add --profile {manifest.name})" for spec in absent]
+    return lines if packages or absent else [*lines, "no packages of its own"]

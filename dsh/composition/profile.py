@@ -157,7 +157,11 @@ def bundle_file(name: str, profile: Profile, home: Path) -> Path:
     site = site_folder(home, profile.name)
     if (installed := installed_bundle(name, site)) is not None:
         return installed
+    from dsh.composition.requirement import missing
+
     hint = _among(name, "bundles", [*shipped_names("bundles"), *installed_names(site)])
+    if absent := missing(profile.requires, site):
+        hint = f"{', '.join(absent)} is not installed: dsh plugin add --profile {profile.name}"
     problem = f"bundle {name!r} does not exist"
     if (place := profile.places.get(name)) is not None:
         raise RowError(problem, place, hint=hint)

@@ -5,6 +5,7 @@ Only as much as is needed to keep a profile's list of requirements; the package 
 
 import re
 import tomllib
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -96,6 +97,12 @@ def project_of(spec: str) -> str | None:
         return canonical(str(project["name"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def missing(requires: list[str], site: Path) -> list[str]:
+    """The requirements whose project is not in a profile's folder."""
+    there = {canonical(name) for one in distributions(path=[str(site)]) if (name := one.metadata["Name"])}
+    return [spec for spec in requires if project_of(spec) not in there]
 
 
 def is_place(spec: str) -> bool:

@@ -7,6 +7,9 @@ from dsh.composition.requirement import Words, canonical, project_of, without_ve
 from dsh.composition.site import Package
 from dsh.errors import UsageError
 
+_REQUIREMENTS = frozenset(("-r", "--requirement", "--requirements"))
+"""Options that name a file of requirements."""
+
 
 class Plan(NamedTuple):
     """One run of the package manager into an empty folder."""
@@ -19,6 +22,8 @@ class Plan(NamedTuple):
     """The requirements that the person has written now."""
     dropped: frozenset[str]
     """Canonical names of what is no longer asked for."""
+    asked: frozenset[str] | None
+    """Canonical names of all that is asked for; None where only the package manager knows."""
 
 
 def plan_add(words: Words, requires: list[str], there: dict[str, Package]) -> Plan:
@@ -42,7 +47,8 @@ def plan_add(words: Words, requires: list[str], there: dict[str, Package]) -> Pl
     if not words.is_upgrade:
         pinned += [one for key, one in there.items() if key not in named and key not in asked]
     wanted = [*words.specs, *again]
-    return Plan([*words.options, *wanted] if wanted else [], pinned, words.specs, frozenset())
+    line = [*words.options, *wanted] if wanted or _REQUIREMENTS & set(words.options) else []
+    return Plan(line, pinned, words.specs, frozenset(), _all_named(words, asked))
 
 
 def plan_remove(names: list[str], profile: str, requires: list[str], there: dict[str, Package]) -> Plan:
@@ -57,7 +63,16 @@ def plan_remove(names: list[str], profile: str, requires: list[str], there: dict
             raise _not_asked_for(name, profile, list(asked), there)
     dropped = frozenset(canonical(name) for name in names)
     left = [without_version(spec) for key, spec in asked.items() if key in there and key not in dropped]
-    return Plan(["--no-index", *left] if left else [], list(there.values()), [], dropped)
+    return Plan(
+        ["--no-index", *left] if left else [], list(there.values()), [], dropped, frozenset(asked) - dropped
+    )
+
+
+def _all_named(words: Words, asked: dict[str, str]) -> frozenset[str] | None:
+    named = [project_of(spec) for spec in words.specs]
+    if None in named or any(option.startswith(("-r", "--requirement")) for option in words.options):
+        return None
+    return frozenset([*(key for key in named if key is not None), *asked])
 
 
 def _asked(requires: list[str], there: dict[str, Package]) -> dict[str, str]:

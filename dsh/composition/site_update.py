@@ -53,7 +53,7 @@ class Staging:
         if self.folder.exists():
             shutil.rmtree(self.folder)
 
-    def take_over(self, packages: dict[str, Package], *, demoted: frozenset[str] = frozenset()) -> None:
+    def take_over(self, packages: dict[str, Package], asked: frozenset[str] | None) -> None:
         """Put what the present `site` holds in the place of its stand-ins, which are taken away.
 
         What lies in `site` and belongs to no package that a package manager recorded is somebody's own and
@@ -61,7 +61,8 @@ class Staging:
 
         Args:
             packages: those of the present `site`.
-            demoted: canonical names of those that from now on are there only because others need them.
+            asked: canonical names of those that are asked for, not only needed by others; None: those that
+                the package manager says.
 
         Raises:
             OSError: something cannot be read or written.
@@ -69,25 +70,29 @@ class Staging:
         for litter in (".lock", "__pycache__"):
             _delete(self.target / litter)
         stands_for = [marker.parent for marker in self.target.glob(f"*.dist-info/{MARKER}")]
-        kept = {canonical(folder.name.rpartition("-")[0]) for folder in stands_for}
+        kept = {canonical(folder.name.partition("-")[0]) for folder in stands_for}
         for folder in stands_for:
             shutil.rmtree(folder)
-        self.fresh = fresh = set(packages_in(self.target))
+        self.fresh = set(packages_in(self.target))
         owned = {".lock", "__pycache__"}
         for key, package in packages.items():
             if package.files is not None:
                 files = [_inside(name) for name in package.files]
                 owned.update(parts[0] for parts in files if parts)
                 if key in kept:
-                    self._take(files, is_demoted=key in demoted)
-            elif key in fresh:
+                    self._take(files)
+            elif key in self.fresh:
                 owned.add(f"{package.name}-{package.version}.dist-info")
         self._take_loose(owned)
+        if asked is not None:
+            for note in self.target.glob("*.dist-info/REQUESTED"):
+                if canonical(note.parent.name.partition("-")[0]) not in asked:
+                    note.unlink()
 
-    def _take(self, files: list[tuple[str, ...]], *, is_demoted: bool) -> None:
+    def _take(self, files: list[tuple[str, ...]]) -> None:
         for parts in files:
             source, target = self.site.joinpath(*parts), self.target.joinpath(*parts)
-            if not parts or not source.is_file() or (is_demoted and parts[-1] == "REQUESTED"):
+            if not parts or not source.is_file():
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
             if not target.exists():

@@ -73,7 +73,7 @@ def test_a_shipped_bundle_is_never_shadowed(profile: Path) -> None:
     )
     made = compose("mine", [], profile)
     assert [row.id for row in made.rows if row.origin == "extra"] == ["added"]
-    assert made.rows[0].id == "llm"
+    assert made.rows[0].origin == "base" and made.rows[0].id != "added"
 
 
 @pytest.mark.parametrize("point", ["extra = theirs", "extra = theirs:no.yml", "extra = nowhere"])

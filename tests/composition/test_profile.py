@@ -120,7 +120,7 @@ def test_a_profile_of_the_user_names_its_own_bundles(tmp_path: Path) -> None:
     write(tmp_path / "profiles/mine/profile.yml", "bundles: [base]\nrequires: [x==1]\n")
     profile = find_profile("mine", tmp_path)
     assert (profile.bundles, profile.requires) == (["base"], ["x==1"])
-    assert compose("mine", [], tmp_path).rows[0].id == "llm"
+    assert compose("mine", [], tmp_path).rows[0].origin == "base"
 
 
 @pytest.mark.parametrize("text", ["", "bundles:\n", "requires: [x]\n"])

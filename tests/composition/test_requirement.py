@@ -1,0 +1,66 @@
+"""The words of a package manager: options, requirements, and the projects that are meant."""
+
+from pathlib import Path
+
+import pytest
+
+from dsh.composition.requirement import canonical, is_place, project_of, split_words, without_version
+from dsh.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("spec", "project"),
+    [
+        ("Some_Name", "some-name"),
+        ("a.b--c>=1,<2", "a-b-c"),
+        ("x[http2,cli] ~= 1.0 ; python_version > '3'", "x"),
+        ("x@ https://example.org/x.zip", "x"),
+        ("x @ file:///tmp/y-1.0.zip", "x"),
+        ("./dist/my_tool-1.0-py3-none-any.whl", "my-tool"),
+        ("my_tool-1.0.whl", "my-tool"),
+        ("https://example.org/a/my-tool-2.0.1.tar.gz#sha256=00", "my-tool"),
+        ("git+https://example.org/r.git#egg=my_tool", "my-tool"),
+        ("git+https://example.org/r.git", None),
+        ("./tests", None),
+        ("./nowhere", None),
+        (">=1", None),
+    ],
+)
+def test_the_project_of_a_requirement(spec: str, project: str | None) -> None:
+    assert project_of(spec) == project
+
+
+def test_a_source_folder_says_its_name_itself(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "My.Tool"\n')
+    for spec in (str(tmp_path), f"{tmp_path}[extra]", tmp_path.as_uri()):
+        assert project_of(spec) == "my-tool"
+    (tmp_path / "pyproject.toml").write_text('project = "?"\n')
+    assert project_of(str(tmp_path)) is None
+
+
+def test_options_with_their_values_are_told_from_requirements() -> None:
+    words = split_words("--find-links dir -U a --index-url=u -i v ./b --pre -rfile".split())  # noqa: SIM905
+    assert words.options == ["--find-links", "dir", "--index-url=u", "-i", "v", "--pre", "-rfile"]
+    assert words.specs == ["a", "./b"]
+    assert words.is_upgrade
+
+
+@pytest.mark.parametrize("flag", ["-t", "--target=x", "--prefix", "--user", "-e", "--editable=."])
+def test_nothing_is_installed_elsewhere(flag: str) -> None:
+    with pytest.raises(UsageError, match="does not fit here"):
+        split_words([flag, "x"])
+
+
+def test_names_paths_and_what_is_left_without_a_version() -> None:
+    assert canonical("A__b.-C") == "a-b-c"
+    assert [is_place(one) for one in ("a", "a @ file:///b", "./a", "..", "file:a", "a/b", "a.whl")] == [
+        False,
+        False,
+        True,
+        True,
+        True,
+        True,
+        True,
+    ]
+    assert without_version("a[x, y]>=1; python_version > '3'") == "a[x, y]"
+    assert without_version("a @ file:///b") == "a"
