@@ -45,6 +45,8 @@ class Entry:
         self.fiber: Fiber | None = None
         self.error: Exception | None = None
         """Why it could not be mounted at all."""
+        self.is_stopping = False
+        """The loader ends its fiber."""
         self.is_broken = False
         """It ran before an edit that failed, and could not be started again afterwards."""
 
@@ -104,7 +106,7 @@ class Entry:
 
     def mount(self, ctx: Context) -> None:
         """Make the row a fiber in `ctx`, its own context. What fails is kept in `error`."""
-        self.ctx, self.error = ctx, None
+        self.ctx, self.error, self.is_stopping = ctx, None, False
         config = None if self.carries_entries else self.row.config
         try:
             self.fiber = ctx.plugin(self.plugin, config, name=self.row.name, inject=self.extra_inject)

@@ -14,6 +14,7 @@ from dsh.composition.include import Included, read_included
 from dsh.composition.resolve import find_plugin
 from dsh.composition.row import GROUP, INCLUDE, Row, RowError
 from dsh.composition.same import same_row
+from dsh.composition.value import Seq
 from dsh.errors import CompositionError, DshError, KernelError
 from dsh.kernel import Context
 from dsh.kernel.plugin import Runtime, runtime_of
@@ -54,6 +55,8 @@ class Plan:
         self._open_files: tuple[Path, ...] = ()
         self.stale: frozenset[Path] = frozenset()
         """Files of includes that are read anew."""
+        self.documents: Mapping[str, Seq] = {}
+        """What includes are to hold instead of what their files say, by their ids."""
         self.reports: list[RowReport] = []
 
     def entries_of(self, rows: list[Row], parent: Entry | None = None, prefix: str = "") -> list[Entry]:
@@ -121,6 +124,8 @@ class Plan:
     def _read_before(self, entry: Entry) -> Included | None:
         known = self._before.get(entry.id)
         found = known.included if known is not None else None
+        if found is not None and entry.id in self.documents:
+            return found._replace(document=self.documents[entry.id])
         return None if found is None or found.path in self.stale else found
 
     def _import(self, entry: Entry) -> None:

@@ -28,7 +28,12 @@ class StageError(CompositionError):
 
     def __init__(self, stage: Stage, entry: Entry, detail: str) -> None:
         self.stage, self.entry = stage, entry
-        super().__init__(f"failed to {stage} loader entry {entry.id} ({entry.row.name}): {detail}")
+        text = f"failed to {stage} loader entry {entry.id} ({entry.row.name}): {detail}"
+        around = entry.parent
+        while around is not None:
+            text = f"failed to apply loader entry {around.id} ({around.row.name}): {text}"
+            around = around.parent
+        super().__init__(text)
 
 
 class Refused(CompositionError):
@@ -221,6 +226,7 @@ class Transaction:
         for entry in Graph(self._tree.owner_ctx.kernel).stop_order(entries):
             if entry.fiber is None:
                 continue
+            entry.is_stopping = True
             ending = asyncio.ensure_future(entry.fiber.dispose())
             done, _ = await asyncio.wait((ending,), timeout=self._bound_s)
             if not done:

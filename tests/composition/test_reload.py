@@ -104,11 +104,11 @@ async def test_only_the_row_that_changed_restarts(folder: Path) -> None:
     async with Tree(folder) as tree:
         first = [row("plain", f"p{n}", config={"n": n}) for n in range(4)]
         await tree.load(rows(*first))
-        uids = [entry.fiber.uid for entry in tree.loader.entries if entry.fiber]
+        uids = {entry.fiber.uid for entry in tree.loader.entries if entry.fiber}
         second = [dict(r, config={"n": 9}) if r["id"] == "p2" else r for r in first]
         assert await edited(tree, rows(*reversed(second))) == ("p2",)
         assert SEEN == ["-p2", "+p2 {'n': 9}"]
-        assert sorted(uids) == sorted(e.fiber.uid for e in tree.loader.entries if e.fiber)
+        assert uids == {entry.fiber.uid for entry in tree.loader.entries if entry.fiber}
 
 
 @aio
