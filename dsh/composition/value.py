@@ -9,6 +9,8 @@ from dsh.errors import CompositionError
 
 QUOTE_EXPRESSION = 'put the whole expression in double quotes: !expr "…"'
 """The hint where YAML reads something else than the text of an expression."""
+MAX_PROBLEM = 2_000
+"""How long a message gets that quotes what is written."""
 MAX_SHOWN = 120
 """How many characters of an expression a message shows."""
 
@@ -33,9 +35,9 @@ class MarkedError(CompositionError):
     """Something is written wrongly. `mark` is where, `problem` says what without the place."""
 
     def __init__(self, problem: str, mark: Mark, *, hint: str = "") -> None:
-        self.problem = problem
+        self.problem = problem if len(problem) <= MAX_PROBLEM else problem[: MAX_PROBLEM - 1] + "…"
         self.mark = mark
-        super().__init__(f"{mark}: {problem}", hint=hint)
+        super().__init__(f"{mark}: {self.problem}", hint=hint)
 
 
 class Expr:

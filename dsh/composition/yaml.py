@@ -23,6 +23,8 @@ from dsh.errors import CompositionError
 MAX_DEPTH = 100
 MAX_VALUES = 200_000
 """How many values one file may come to once its aliases are written out."""
+MAX_CHARACTERS = 16 * MAX_BYTES
+"""And how many characters its texts."""
 MAX_DIGITS = 400
 
 _TAG = "tag:yaml.org,2002:"
@@ -144,6 +146,7 @@ class _Construction:
     def __init__(self, file: str) -> None:
         self._file = file
         self._count = 0
+        self._characters = 0
         self._open: set[int] = set()
         self._rows: list[str] = []
 
@@ -206,6 +209,9 @@ class _Construction:
 
     def _scalar(self, node: ScalarNode) -> Any:
         tag, text = str(node.tag), str(node.value)
+        self._characters += len(text)
+        if self._characters > MAX_CHARACTERS:
+            raise self._error(node, f"more than {MAX_CHARACTERS} characters once aliases are written out")
         if not text.isascii() and _SURROGATE.search(text):
             text = self._whole(node, text)
         is_quoted = node.style in ("'", '"', "|", ">")
