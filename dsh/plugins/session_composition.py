@@ -6,7 +6,6 @@ nothing runs gets none.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import msgspec
 
@@ -34,8 +33,8 @@ class Recorder:
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
-        self._of: tuple[Composition, Any] | None = None
-        """The composition, and its tree of mounted rows, that `_data` is about."""
+        self._of: Composition | None = None
+        """The composition that `_data` is about; each edit makes another one."""
         self._data: dict[str, str] | None = None
 
     def status_changed(self, change: StatusChanged) -> None:
@@ -60,13 +59,9 @@ class Recorder:
 
     def _mounted(self) -> dict[str, str] | None:
         """The payload for what is mounted now; None if that cannot be told."""
-        loader = self._ctx.use(LOADER)
-        composition, roots = loader.composition, loader.roots
-        if composition is None:
-            return None
-        if self._of is None or self._of[0] is not composition or self._of[1] is not roots:
-            self._of = composition, roots
-            self._data = self._told(composition)
+        composition = self._ctx.use(LOADER).composition
+        if composition is not None and composition is not self._of:
+            self._of, self._data = composition, self._told(composition)
         return self._data
 
     def _told(self, composition: Composition) -> dict[str, str] | None:
