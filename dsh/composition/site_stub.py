@@ -30,7 +30,7 @@ def write_stubs(folder: Path, installation: Iterable[Package], kept: Iterable[Pa
     folder.mkdir()
     lines: dict[str, str] = {}
     for package in installation:
-        of_extras = [line for line in package.needs if "extra" in line.rpartition(";")[2] or _is_extra(line)]
+        of_extras = [line for line in package.needs if _is_of_extra(line)]
         lines[package.key] = _stub(folder, package, of_extras)
     for package in kept:
         if package.key not in lines:
@@ -40,8 +40,10 @@ def write_stubs(folder: Path, installation: Iterable[Package], kept: Iterable[Pa
     return path
 
 
-def _is_extra(line: str) -> bool:
-    return line.startswith("Provides-Extra:")
+def _is_of_extra(line: str) -> bool:
+    """Whether a line of metadata names an extra or what only an extra needs."""
+    _, semicolon, marker = line.partition(";")
+    return line.startswith("Provides-Extra:") or (bool(semicolon) and "extra" in marker)
 
 
 def _stub(folder: Path, package: Package, needs: Iterable[str]) -> str:
