@@ -15,7 +15,11 @@ class Console(logging.Handler):
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not _is_news(error) and not is_debug():
             return
-        notice(f"dsh: {one_line(record.getMessage())}")
+        try:
+            text = record.getMessage()
+        except Exception as failure:  # what is logged may be somebody's error, whose text is somebody's code
+            text = f"{record.msg} (its arguments cannot be shown: {type(failure).__name__})"
+        notice(f"dsh: {one_line(text)}")
         if record.exc_info and is_debug():
             notice(logging.Formatter().formatException(record.exc_info))
 

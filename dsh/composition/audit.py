@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from dsh.composition.resolve import words_of
 from dsh.errors import CompositionError
 
 
@@ -72,4 +73,4 @@ def _cause(report: RowReport) -> tuple[str, str]:
     if error is None:
         return ("", report.detail)
     error = error.__cause__ or error
-    return (type(error).__name__, str(error))
+    return (type(error).__name__, words_of(error))

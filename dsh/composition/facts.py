@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dsh.composition.row import Row, RowError
-from dsh.composition.value import Expr
+from dsh.composition.value import Expr, type_name
 
 if TYPE_CHECKING:
     from dsh.composition.evaluation import Scope
@@ -42,5 +42,6 @@ def says_disabled(row: Row, facts: Facts) -> bool:
 
     result = evaluate(value, scope_of(facts))
     if result is not None and not isinstance(result, bool):
-        raise RowError(f"disabled must give true, false or None, not {result!r}", value.mark)
+        what = type_name(result)  # never the value, which may come from the environment
+        raise RowError(f"disabled must give true, false or None, not {what}", value.mark)
     return bool(result)

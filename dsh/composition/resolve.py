@@ -55,7 +55,7 @@ def find_plugin(name: str, folder: Path) -> Any:
 
 def described(error: BaseException) -> str:
     """One line for an exception: of ours its text, of somebody's code its type, text and place as well."""
-    text = _text(error)
+    text = words_of(error)
     if isinstance(error, BaseExceptionGroup):
         members = "; ".join(described(one) for one in error.exceptions[:MAX_MEMBERS])
         more = len(error.exceptions) - MAX_MEMBERS
@@ -70,7 +70,7 @@ def described(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}{where}" if text else f"{type(error).__name__}{where}"
 
 
-def _text(error: BaseException) -> str:
+def words_of(error: BaseException) -> str:
     """The error's own words on one line, cut where they are long."""
     try:
         text = str(error)

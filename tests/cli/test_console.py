@@ -44,3 +44,14 @@ def test_with_debug_on_everything_is_shown(
     log.error("flushing failed", exc_info=error)
 
     assert capfd.readouterr().err.splitlines()[0] == "dsh: flushing failed"
+
+
+def test_a_record_that_cannot_be_put_into_words_is_shown_all_the_same(
+    log: logging.Logger, capfd: pytest.CaptureFixture[str]
+) -> None:
+    class Silent(Exception):
+        def __str__(self) -> str:
+            raise ValueError
+
+    log.error("disposing failed: %s", Silent())
+    assert capfd.readouterr().err == "dsh: disposing failed: %s (its arguments cannot be shown: ValueError)\n"

@@ -271,7 +271,7 @@ async def test_disabled_takes_an_expression_once_and_only_booleans(folder: Path)
             assert await tree.load(text % f'"{expression}"') == []
             assert bool(SEEN) is runs
     async with Tree(folder) as tree:
-        with pytest.raises(BootError, match="disabled must give true, false or None, not 'x'"):
+        with pytest.raises(BootError, match="disabled must give true, false or None, not a string"):
             await tree.load(text % "\"'x'\"")
 
 
