@@ -43,6 +43,7 @@ KEYS: dict[str, dict[str, Any]] = {
     "sandbox-policy": {"mode": "read-only", "workspaceRoot": None},
     "session": {},
     "session-checkpoint-policy": {},
+    "session-composition": {},
     "session-persistence-jsonl": {
         "root": REQUIRED, "packChunks": True, "compression": "zstd", "preparedSessionCacheSize": 5,
         "writeBatchMaxDelayMs": 200,

@@ -18,7 +18,7 @@ def patched(base: Any, patch: Any) -> Any:
     """A JSON merge patch (RFC 7386): mappings merge, null takes a key out, all else replaces."""
     if not isinstance(patch, Mapping):
         return _copied(patch)
-    made = dict(base) if isinstance(base, Mapping) else {}
+    made = _copied(base) if isinstance(base, Mapping) else {}
     for key, value in patch.items():
         if value is None:
             made.pop(key, None)
