@@ -48,8 +48,8 @@ async def life(count: int) -> tuple[float, float]:
     root = Context()
     begin = time.process_time()
     fibers = [root.plugin(Row(number)) for number in range(count)]
-    while not all(fiber.is_active for fiber in fibers):
-        await asyncio.sleep(0)
+    while waiting := [fiber for fiber in fibers if not fiber.is_active]:
+        await asyncio.gather(*(fiber.quiet() for fiber in waiting))
     mounted = time.process_time()
     await root.dispose()
     ended = time.process_time()

@@ -9,7 +9,7 @@ import asyncio
 import enum
 import inspect
 import logging
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -193,7 +193,8 @@ class Fiber(EffectOwner):
             self._body.cancel()
 
     def _start(self, state: FiberState) -> None:
-        work = self._load() if state is FiberState.LOADING else self._unload()
+        epoch = self._epoch
+        work = self._unload if state is FiberState.UNLOADING else lambda: self._load(epoch)
         self._transition = self.kernel.keep(_marked(work), f"{state.name.lower()} {self.name}")
         self._announce(state)
 
@@ -217,9 +218,9 @@ class Fiber(EffectOwner):
 
     # -- loading and unloading -------------------------------------------------------------------
 
-    async def _load(self) -> None:
+    async def _load(self, seen: Epoch) -> None:
+        """Run the body for this epoch, unless another has come before it could begin."""
         self.store = dict(self._candidates)
-        seen = self._epoch
         self.error = None
         self.failures.clear()
         try:
@@ -259,14 +260,21 @@ class Fiber(EffectOwner):
 
     async def _run_body(self) -> None:
         assert self.runtime is not None
-        effect = self.own("body")
+        effect, who = self.own("body"), f"plugin {self.name}"
         try:
-            rest = effect.begin(self.runtime.run(self.ctx, self.config))
-            if rest is not None:
-                self._body = asyncio.ensure_future(_body(rest, f"plugin {self.name}"))
-                await self._body
+            answer = self.runtime.run(self.ctx, self.config)
+            rest = effect.begin(answer)
         except BaseException as error:
-            raise contained(error, f"plugin {self.name}")  # noqa: B904 -- the same one, or made of it
+            raise contained(error, who)  # noqa: B904 -- the same one, or made of it
+        if rest is None:
+            return
+        self._body = asyncio.ensure_future(_body(rest, who))
+        try:
+            await self._body
+        finally:
+            rest.close()  # one that was cancelled before its first step
+            if inspect.iscoroutine(answer):
+                answer.close()
 
     async def _unload(self) -> None:
         await self.run_disposers()
@@ -297,20 +305,29 @@ class Fiber(EffectOwner):
         return self
 
     async def restart(self) -> None:
-        """Unload and load again."""
-        self.admit()
+        """Unload and load again.
+
+        Raises:
+            KernelError: the fiber is disposed (code INACTIVE_EFFECT), or a root's.
+            Exception: what made the load fail.
+        """
         self._renew()
         await self.wait()
 
     def _renew(self) -> None:
         """Forget an earlier failure, and let the epoch differ from the one that is loaded."""
-        if self.parent is None:
-            raise KernelError("a root has no body to restart")
+        self._require_live()
         self.error = None
         self._revision += 1
         self.refresh()
         if self._transition is None:
             self._settle()
+
+    def _require_live(self) -> None:
+        if self.parent is None:
+            raise KernelError("a root has no body to restart")
+        if self.uid is None:
+            raise KernelError(f"{self.name} is disposed", code="INACTIVE_EFFECT")
 
     async def update(self, config: Any, *, no_save: bool = False) -> Any:
         """Take another config; see `FIBER_UPDATE`. Answers what the chain does; its built-in end gives None.
@@ -323,9 +340,10 @@ class Fiber(EffectOwner):
 
         Raises:
             ValidationError: the config does not fit; the fiber runs on with the old one.
+            KernelError: the fiber is disposed (code INACTIVE_EFFECT), or a root's.
             Exception: what a listener raised, or the failure of the restart.
         """
-        self.admit()
+        self._require_live()
         if self.state is not FiberState.ACTIVE:
             self.raw_config, self._prepared = config, None
             self._renew()
@@ -362,7 +380,7 @@ class Fiber(EffectOwner):
         A root undoes everything and can be used again. Code that is itself being undone does not wait.
         """
         if self._teardown is None:
-            work = self._empty_root() if self.parent is None else self._tear_down()
+            work = self._empty_root if self.parent is None else self._tear_down
             self._teardown = self.kernel.keep(_marked(work), f"dispose {self.name}")
             if self.parent is None:
                 self.is_closed = self._is_closing = True
@@ -413,12 +431,12 @@ class _Own:
         return getattr(place, "fiber", None) is self._fiber
 
 
-async def _marked(work: Coroutine[Any, Any, None]) -> None:
+async def _marked(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run it so that whatever it calls can tell that it is inside."""
     task = asyncio.current_task()
     assert task is not None
     _inside.set((*(t for t in _inside.get() if not t.done()), task))
-    await work
+    await work()
 
 
 async def _body(rest: Coroutine[Any, Any, None], who: str) -> None:

@@ -5,7 +5,7 @@ of a key is bound once; only who bound it can change it later.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 from weakref import WeakKeyDictionary, ref
 
 from dsh.errors import KernelError
@@ -38,13 +38,13 @@ class Link:
 class _Chains:
     """Who is below whom, over all trees of the process."""
 
-    links: "WeakKeyDictionary[Any, Link]" = WeakKeyDictionary()
+    links: ClassVar["WeakKeyDictionary[Any, Link]"] = WeakKeyDictionary()
     version = 0
     """Grows with every change, so that a target knows when the chain it keeps is out of date."""
 
 
 class Scope:
-    """A context tagged with a key, the fiber that owns what is registered through it, the tie to its parent."""
+    """A context tagged with a key, the fiber that owns what is registered through it, and the key's tie."""
 
     __slots__ = ("ctx", "fiber", "key", "link")
 
