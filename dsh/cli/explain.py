@@ -56,7 +56,7 @@ def explained(profile: str, patches: Sequence[str], cwd: str, row: str, *, is_js
     found = explain(composition, entries, facts)
     if row:
         found = _one(found, row)
-    output.answer(_json(found) if is_json else described(found, home, is_one=bool(row)))
+    output.answer(_json(found) if is_json else described(found, is_one=bool(row)))
     return 0
 
 

@@ -16,12 +16,11 @@ _STATES = {
 }
 
 
-def described(found: Explanation, home: Path, *, is_one: bool) -> str:
-    """The text, ending in a newline.
+def described(found: Explanation, *, is_one: bool) -> str:
+    """The text, ending in a newline; paths in the user's own folder begin with `~`.
 
     Args:
-        home: the home directory; paths below it, or below the user's own, are shortened.
-        is_one: one row is explained: the layers are told, the summary is not.
+        is_one: one row is explained: without services and summary.
     """
     lines = [f"profile {found.profile}, dsh {found.dsh}", f"digest  {found.digest}", ""]
     lines += ["layers, the lowest first", *_layers(found), ""]
@@ -35,7 +34,12 @@ def described(found: Explanation, home: Path, *, is_one: bool) -> str:
         lines += ["services", *(line for service in found.services for line in _service(service)), ""]
     if not is_one:
         lines += _summary(found)
-    return "\n".join(lines).rstrip("\n") + "\n"
+    return "\n".join(map(_printable, lines)).rstrip("\n") + "\n"
+
+
+def _printable(line: str) -> str:
+    """What a terminal would obey, in a name or a path, is not shown."""
+    return line if line.isprintable() else "".join(char if char.isprintable() else "?" for char in line)
 
 
 def _layers(found: Explanation) -> Iterator[str]:
@@ -106,7 +110,8 @@ def _value(value: ValueInfo) -> Iterator[str]:
 def _inline(value: object) -> str:
     if isinstance(value, str) and value and value.isprintable() and value == value.strip():
         return value
-    return json.dumps(value, ensure_ascii=False)
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isprintable() else json.dumps(value)
 
 
 def _service(service: ServiceInfo) -> Iterator[str]:

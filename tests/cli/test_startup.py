@@ -81,6 +81,14 @@ def test_dump_loads_the_pure_part_of_composition(flag: str) -> None:
     assert standard & HEAVY == set()
 
 
+def test_a_lock_imports_no_plugin_and_nothing_that_would_run_one() -> None:
+    ours, others, standard = modules_loaded_by("--dump-config", "--lock")
+    needed = {f"dsh.composition.{module}" for module in ("digest", "include", "lock", "plugin_version")}
+    assert ours == LAUNCHER | COMPOSITION | {"dsh.cli.dump"} | needed
+    assert others - RUAMEL == set()
+    assert standard & HEAVY == {"json"}
+
+
 INTERRUPTED = """
 import sys
 class Interrupts:
