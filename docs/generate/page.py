@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from docs.generate import declared, program, rows
+from docs.generate import declared, program, rows, settings
 from docs.generate.markdown import filled, sections
 from docs.generate.source import REPOSITORY
 
@@ -20,6 +20,8 @@ def made_sections() -> dict[str, str]:
         "events": declared.event_table(),
         "services": declared.service_table(rows.providers(), rows.consumers()),
         "help": program.help_pages(),
+        "settings": settings.settings_tables(),
+        "explain-json": program.explain_shape(),
     }
 
 

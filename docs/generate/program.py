@@ -9,11 +9,13 @@ from functools import cache
 from typing import Any
 from unittest.mock import patch
 
-from docs.generate.markdown import fenced
+from docs.generate.markdown import code, fenced, table
+from docs.generate.schema import keys_of
 from docs.generate.source import REPOSITORY, loaded, module_names, texts
 from dsh.capabilities.headless import USAGE
 from dsh.cli import app as typer_app
 from dsh.cli.process import EXIT_CODES
+from dsh.composition.explain import Explanation
 from dsh.errors import PIPE_CLOSED, DshError
 
 WIDTH = "100"
@@ -63,6 +65,12 @@ def help_pages() -> str:
         title = f"dsh {words}".strip()
         parts.append(f"### {title}\n\n{fenced(help_of(words), 'text')}")
     return "\n".join(parts)
+
+
+def explain_shape() -> str:
+    """The keys of what `dsh explain --json` prints. A place is shown once, as the origin of a row."""
+    keys = [key for key in keys_of(Explanation) if ".place." not in key.path]
+    return table(("key", "type", "meaning"), [(code(key.path), key.kind, key.meaning) for key in keys])
 
 
 def flags() -> Iterator[tuple[str, str]]:

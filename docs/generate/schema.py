@@ -70,6 +70,8 @@ def _told(value: Any) -> Any:
 def _kind(kind: kinds.Type) -> str:
     """A type in words."""
     match kind:
+        case kinds.Metadata(type=inner):
+            return _kind(inner)
         case kinds.UnionType(types=members):
             named = [_kind(member) for member in members if not isinstance(member, kinds.NoneType)]
             return " or ".join(named)
@@ -107,6 +109,8 @@ def _range(kind: kinds.IntType | kinds.FloatType) -> str:
 
 def _structs(kind: kinds.Type) -> Iterator[tuple[str, type[msgspec.Struct]]]:
     match kind:
+        case kinds.Metadata(type=inner):
+            yield from _structs(inner)
         case kinds.UnionType(types=members):
             for member in members:
                 yield from _structs(member)

@@ -45,6 +45,10 @@ def test_every_config_key_says_what_it_means() -> None:
     assert silent == [], "a docstring below the field is its meaning"
 
 
+def test_every_event_says_what_it_is_about() -> None:
+    assert [event.event.name for event in events() if not event.doc] == []
+
+
 def test_every_event_and_service_has_its_types() -> None:
     assert [event.event.name for event in events() if not event.payload] == []
     assert [service.key.name for service in services() if not service.interface] == []
