@@ -19,6 +19,9 @@ from dsh.errors import CompositionError, KernelError
 from dsh.kernel.plugin import provided_names
 from dsh.masking import masked
 
+MAX_CHAIN = 12
+"""How many rows, each waiting for the next, one explanation follows."""
+
 
 class Wait(NamedTuple):
     """One service that does not come, or the row around that does not start."""
@@ -104,6 +107,8 @@ class Waits:
 
     def _waiting(self, name: str, provider: Entry, chain: tuple[Entry, ...]) -> Wait:
         because = f"row {provider.id} provides it and does not start itself"
+        if len(chain) >= MAX_CHAIN:
+            return Wait(name, [because], f"see dsh explain {provider.id}")
         missing = self._wiring.missing(provider)
         if not missing:
             assert provider.parent is not None  # nothing else can keep it

@@ -379,6 +379,18 @@ def test_the_reason_goes_down_to_the_cause(tmp_path: Path) -> None:
     )
 
 
+def test_a_long_chain_is_followed_so_far_and_points_on(tmp_path: Path) -> None:
+    rows = [
+        f"{{id: r{n}, {plugin(tmp_path, f'p{n}', inject=f's{n + 1}', provide=f's{n}')}}}" for n in range(800)
+    ]
+    found = explained(tmp_path, f"- insert: [{', '.join(rows)}]")
+
+    assert {row.state for row in found.rows} == {"waiting"}
+    assert because(found, "r0")[-1] == "row r12 provides it and does not start itself"
+    assert next_step(found, "r0") == "see dsh explain r12"
+    assert because(found, "r799") == ["no row provides it"]
+
+
 def test_rows_that_wait_for_each_other_are_told_as_a_circle(tmp_path: Path) -> None:
     rows = [
         f"{{id: {me}, {plugin(tmp_path, me, inject=needs, provide=gives)}}}"

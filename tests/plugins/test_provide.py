@@ -8,6 +8,7 @@ import pytest
 
 from dsh.composition.resolve import find_plugin
 from dsh.composition.waiting import built_in_providers
+from dsh.composition.wiring import LAUNCHER_SERVICES
 from dsh.testing.workspace import Workspace
 
 SPY = """
@@ -20,7 +21,8 @@ def apply(ctx):
 
 async def report(ctx):
     await ctx.boot.ready()
-    found = {}
+    root = [i.name for i in ctx.kernel.impls.values() if i.fiber.parent is None]
+    found = {"<launcher>": [sorted(root)] * 2}
     for entry in ctx.loader.entries:
         if entry.fiber is not None and entry.fiber.runtime.provides is not None:
             names = [i.name for i in ctx.kernel.impls.values() if inside(i.fiber, entry.fiber)]
@@ -65,6 +67,7 @@ def test_what_is_declared_is_provided(tmp_path: Path, patch: str) -> None:
     assert done.code == 0, done.stderr
     found = json.loads((space.work / "spy.json").read_text())
     assert {"llm", "spy", "tools"} < found.keys()
+    assert found["<launcher>"][0] == list(LAUNCHER_SERVICES)
     assert {row: declared for row, (declared, _) in found.items()} == {
         row: provided for row, (_, provided) in found.items()
     }
