@@ -1,4 +1,8 @@
-"""A service as one context sees it: the same object, with that context as its `ctx`."""
+"""A service as one context sees it: the same object, with that context as its `ctx`.
+
+Inside a method called through a view, `self` is the view: `self.__class__` is the service's class, `type(self)`
+is not.
+"""
 
 import types
 from typing import Any

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 import pytest
 
 from dsh.errors import KernelError
-from dsh.kernel import Context, Fiber
+from dsh.kernel import Context, Fiber, owner
 from dsh.kernel.effect import Disposer
 from tests.aio import aio
 
@@ -149,6 +149,85 @@ async def test_an_asynchronous_failure_rolls_back_is_logged_and_reaches_whoever_
 
 
 @aio
+async def test_a_failed_effect_marks_its_fiber_until_the_next_load() -> None:
+    attempts: list[int] = []
+
+    async def setup() -> None:
+        attempts.append(1)
+        if len(attempts) == 1:
+            raise ValueError("late")
+
+    fiber = await Context().plugin(lambda ctx: ctx.effect(setup, "the link") and None)
+    await asyncio.sleep(0.001)
+    assert fiber.is_active
+    assert fiber.tree().failures == ("the link: late",)
+    await fiber.restart()
+    await asyncio.sleep(0.001)
+
+    assert fiber.failures == []
+
+
+@pytest.mark.parametrize("error", [ValueError("stuck"), SystemExit(3)])
+@aio
+async def test_a_disposer_that_fails_in_a_rollback_keeps_no_other_from_running(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    log: list[str] = []
+    ctx = Context()
+
+    def boom() -> None:
+        raise error
+
+    async def setup() -> AsyncIterator[Disposer]:
+        yield noting(log, "first")
+        yield boom
+        raise ValueError("late")
+
+    with pytest.raises(ValueError, match="late"):
+        await ctx.effect(setup, "the link")
+
+    assert log == ["first"]
+    assert "rolling back the link failed" in caplog.text
+
+
+@aio
+async def test_a_setup_that_exits_the_program_has_only_failed() -> None:
+    async def setup() -> None:
+        raise SystemExit(3)
+
+    with pytest.raises(KernelError, match="effect anonymous raised SystemExit"):
+        await Context().effect(setup)
+
+
+@aio
+async def test_none_among_the_disposers_of_an_effect_is_nothing_to_undo() -> None:
+    log: list[str] = []
+    await Context().effect(lambda: [None, noting(log, "a"), None])()
+
+    assert log == ["a"]
+
+
+@aio
+async def test_a_slow_disposer_is_named_and_still_awaited(caplog: pytest.LogCaptureFixture) -> None:
+    log: list[str] = []
+    monkey = owner.SLOW_DISPOSER_S
+    owner.SLOW_DISPOSER_S = 0.001
+
+    async def slow() -> None:
+        await asyncio.sleep(0.02)
+        log.append("done")
+
+    try:
+        fiber = await Context().plugin(lambda ctx: ctx.effect(lambda: slow, "the pump") and None, name="well")
+        await fiber.dispose()
+    finally:
+        owner.SLOW_DISPOSER_S = monkey
+
+    assert log == ["done"]
+    assert "still disposing the pump of well" in caplog.text
+
+
+@aio
 async def test_disposing_during_an_asynchronous_setup_waits_for_it() -> None:
     log: list[str] = []
     ctx = Context()
@@ -238,34 +317,3 @@ async def test_a_spawned_task_ends_with_its_plugin_and_a_dead_one_is_reported() 
 
     assert ended == ["stopped"]
     assert failures == ["task short of plugin: dead"]
-
-
-@aio
-async def test_ten_cycles_leave_what_one_leaves() -> None:
-    """PK-03: counts of listeners, services, tasks and plugins do not grow."""
-    root = Context()
-
-    def plugin(ctx: Context) -> None:
-        ctx.on("tick", lambda _: None)
-        ctx.provide("thing", object())
-        ctx.spawn(asyncio.sleep(60), "sleep")
-        first = ctx.plugin(lambda c: None)
-        ctx.plugin(lambda c: c.on("tick", lambda _: None))
-        ctx.effect(lambda: first.dispose)
-
-    def counts() -> tuple[int, int, int, int, int]:
-        kernel = root.kernel
-        return (
-            kernel.events.count(),
-            len(kernel.impls),
-            len(kernel.tasks),
-            len(kernel.runtimes),
-            len(root.fiber.effects),
-        )
-
-    for _ in range(10):
-        fiber: Fiber = await root.plugin(plugin)
-        await asyncio.sleep(0)
-        await fiber.dispose()
-
-    assert counts() == (0, 0, 0, 0, 0)

@@ -1,12 +1,13 @@
 """What can be mounted (`spec/kernel.md` §4)."""
 
+import asyncio
 import types
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from dsh.errors import KernelError
-from dsh.kernel import Context
+from dsh.kernel import Context, when
 from dsh.kernel.effect import Disposer
 from tests.aio import aio
 
@@ -99,6 +100,100 @@ async def test_the_same_plugin_mounted_twice_is_two_fibers_of_one_runtime(plugin
     assert len(ctx.kernel.runtimes) == 1
     await two.dispose()
     assert ctx.kernel.runtimes == {}
+
+
+class Waiting:
+    """A class plugin with methods that wait for services of their own."""
+
+    def __init__(self, ctx: Context) -> None:
+        log.append("made")
+
+    @when("one")
+    def first(self, ctx: Context) -> Disposer:
+        log.append(f"first {ctx.one}")
+        return lambda: log.append("first undone")
+
+    @when("one", "two")
+    def both(self, ctx: Context) -> None:
+        log.append(f"both {ctx.one} {ctx.two}")
+
+
+class WaitingLess(Waiting):
+    def both(self, ctx: Context) -> None:
+        """Overridden without the mark: an ordinary method."""
+        log.append("never")
+
+
+@aio
+async def test_marked_methods_run_whenever_their_services_exist() -> None:
+    ctx = Context()
+    fiber = await ctx.plugin(Waiting)
+    assert log == ["made"]
+    one = await ctx.plugin(lambda c: c.provide("one", 1))
+    await ctx.plugin(lambda c: c.provide("two", 2))
+    for child in fiber.children:
+        await child
+    assert log == ["made", "first 1", "both 1 2"]
+    await one.dispose()
+
+    assert log[3:] == ["first undone"]
+    await ctx.dispose()
+    log.clear()
+    await ctx.plugin(WaitingLess)
+    await ctx.plugin(lambda c: (c.provide("one", 1), c.provide("two", 2), None)[2])
+    await asyncio.sleep(0.001)
+    assert log == ["made", "first 1"]
+    await ctx.dispose()
+
+
+@aio
+async def test_the_registry_names_what_is_mounted_and_can_take_it_away() -> None:
+    ctx = Context()
+    await ctx.plugin(plain)
+    await ctx.plugin(plain)
+    await ctx.plugin(generator)
+
+    assert [runtime.name for runtime in ctx.registry.values()] == ["plain", "generator"]
+    assert list(ctx.registry) == [plain, generator]
+    assert [len(runtime.fibers) for runtime in ctx.registry.values()] == [2, 1]
+    assert await ctx.registry.delete(plain)
+    assert not await ctx.registry.delete(plain)
+    assert log[-2:] == ["plain undone", "plain undone"]
+    assert (ctx.registry.of(plain), list(ctx.registry)) == (None, [generator])
+    await ctx.dispose()
+
+
+def broken(ctx: Context) -> Iterator[object]:
+    try:
+        yield lambda: log.append("undone")
+        yield 3
+    finally:
+        log.append("finally")
+
+
+async def broken_later(ctx: Context) -> AsyncIterator[object]:
+    try:
+        yield lambda: log.append("undone")
+        yield 3
+    finally:
+        log.append("finally")
+
+
+@pytest.mark.parametrize("plugin", [broken, broken_later])
+@aio
+async def test_a_generator_that_yields_no_disposer_is_closed_once_and_undone(plugin: object) -> None:
+    with pytest.raises(TypeError, match="Invalid effect: 3"):
+        await Context().plugin(plugin)
+
+    assert log == ["finally", "undone"]
+
+
+@aio
+async def test_a_builtin_that_tells_nothing_of_its_parameters_is_given_the_context() -> None:
+    contexts: list[Context] = []
+    fiber = await Context().plugin(contexts.append, name="builtin")
+
+    assert contexts == [fiber.ctx]
 
 
 @aio

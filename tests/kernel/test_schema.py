@@ -4,8 +4,10 @@ from typing import Any, Literal
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dsh.kernel import ValidationError, resolve_config
+from dsh.kernel import ValidationError, resolve_config, simplify
 
 
 class Inner(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
@@ -95,6 +97,120 @@ def test_an_unknown_key_is_answered_with_those_that_are_known(raw: dict[str, Any
         resolve_config(Config, {"requiredWord": "w", **raw})
 
     assert caught.value.hint == hint
+
+
+def test_unknown_keys_are_left_out_where_somebody_is_told() -> None:
+    told: list[tuple[str, str, str]] = []
+    raw = {
+        "requiredWord": "w",
+        "nope": 1,
+        "inner": {"deep_value": 3, "deepValue": 4},
+        "rows": [{}, {"x": None}],
+        "byName": {"k": {"y": {"z": 1}}},
+    }
+    config = resolve_config(Config, raw, lambda *what: told.append(what))
+
+    assert [(path, key) for path, key, _ in told] == [
+        ("", "nope"), ("inner", "deep_value"), ("rows.1", "x"), ("byName.k", "y"),
+    ]  # fmt: skip
+    assert told[1][2] == "did you mean 'deepValue'?"
+    assert (config.inner.deep_value, config.by_name) == (4, {"k": Inner()})
+
+
+def test_what_is_wrong_besides_unknown_keys_is_an_error_all_the_same() -> None:
+    with pytest.raises(ValidationError, match="expected integer"):
+        resolve_config(Config, {"requiredWord": "w", "maxCount": "3", "nope": 1}, lambda *_: None)
+
+
+class Lenient(msgspec.Struct):
+    """A schema whose author did not think of unknown keys."""
+
+    word: str = ""
+
+
+class Circle(msgspec.Struct, tag="circle", forbid_unknown_fields=True):
+    radius: int
+
+
+class Square(msgspec.Struct, tag="square", forbid_unknown_fields=True):
+    side: int | None = None
+
+
+class Shapes(msgspec.Struct, forbid_unknown_fields=True):
+    shape: Circle | Square
+    pair: tuple[int, Inner] = (0, Inner())
+
+
+def test_a_key_that_no_field_has_is_an_error_also_where_the_struct_would_ignore_it() -> None:
+    with pytest.raises(ValidationError, match="unknown key 'wrod'"):
+        resolve_config(Lenient, {"wrod": "x"})
+
+
+@pytest.mark.parametrize(
+    ("raw", "path", "key"),
+    [
+        ({"shape": {"type": "circle", "radius": 1, "side": 2}}, "shape", "side"),
+        ({"shape": {"type": "square"}, "pair": [1, {"q": 1}]}, "pair.1", "q"),
+    ],
+)
+def test_unknown_keys_are_found_in_tagged_unions_and_tuples(raw: dict[str, Any], path: str, key: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        resolve_config(Shapes, raw)
+
+    assert (caught.value.path, caught.value.unknown) == (path, key)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_numbers_are_finite(value: float) -> None:
+    with pytest.raises(ValidationError, match="expected a finite number \\(at ratio\\)"):
+        resolve_config(Config, {"requiredWord": "w", "ratio": value})
+
+
+def test_a_config_that_is_no_schema_says_so() -> None:
+    class Strange(msgspec.Struct):
+        either: list[int] | list[str]
+
+    with pytest.raises(ValidationError, match="the plugin's Config is no schema"):
+        resolve_config(Strange, {"either": [1]})
+
+
+@pytest.mark.parametrize(
+    ("raw", "simple"),
+    [
+        ({"requiredWord": "w"}, {"requiredWord": "w"}),
+        ({"requiredWord": "w", "maxCount": 3, "names": [], "maybe": "set"}, {"requiredWord": "w"}),
+        ({"requiredWord": "w", "maybe": None}, {"requiredWord": "w", "maybe": None}),
+        (
+            {"requiredWord": "w", "inner": {"deepValue": 3}, "rows": [{"deepValue": 2}]},
+            {"requiredWord": "w", "inner": {"deepValue": 3}, "rows": [{"deepValue": 2}]},
+        ),
+    ],
+)
+def test_a_simplified_config_leaves_out_the_defaults_and_means_the_same(
+    raw: dict[str, Any], simple: dict[str, Any]
+) -> None:
+    config = resolve_config(Config, raw)
+
+    assert simplify(config) == simple
+    assert resolve_config(Config, simplify(config)) == config
+
+
+@given(
+    st.builds(
+        Config,
+        required_word=st.text(),
+        max_count=st.integers(-5, 5),
+        ratio=st.floats(allow_nan=False, allow_infinity=False),
+        mode=st.sampled_from(["a", "b"]),
+        names=st.lists(st.text(max_size=3), max_size=3),
+        inner=st.builds(Inner, deep_value=st.integers(1, 3)),
+        maybe=st.none() | st.just("set") | st.text(max_size=3),
+        rows=st.lists(st.builds(Inner, deep_value=st.integers(1, 3)), max_size=2),
+        by_name=st.dictionaries(st.text(max_size=3), st.builds(Inner), max_size=2),
+    )
+)
+def test_simplifying_and_resolving_gives_the_same_config_back(config: Config) -> None:
+    assert resolve_config(Config, simplify(config)) == config
 
 
 def test_a_row_without_options_says_so() -> None:

@@ -1,5 +1,8 @@
 """Services: providing, reading, realms, caller binding (`spec/kernel.md` §3, §7)."""
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from dsh.errors import KernelError
@@ -235,6 +238,224 @@ async def test_a_view_kept_by_a_disposed_caller_refuses_new_effects() -> None:
         views[0].add("late")
 
     assert caught.value.code == "INACTIVE_EFFECT"
+
+
+@aio
+async def test_inside_a_service_s_method_services_are_read_as_its_provider_reads_them() -> None:
+    ctx = Context()
+    private = ctx.isolate(NUMBER)
+
+    class Asking(Service):
+        provide = ServiceKey["Asking"]("asking")
+        inject = (NUMBER,)
+
+        def read(self) -> int:
+            return self.ctx.use(NUMBER)
+
+        def owner(self) -> Fiber:
+            return self.ctx.fiber
+
+    class AskingAsCaller(Asking):
+        provide = ServiceKey["Asking"]("asking-as-caller")
+        reads_as_caller = True
+
+    await ctx.plugin(lambda c: c.provide(NUMBER, 1))
+    await private.plugin(lambda c: c.provide(NUMBER, 2))
+    await private.plugin(Asking)
+    await private.plugin(AskingAsCaller)
+    fiber = await ctx.plugin(lambda c: None, inject=[Asking.provide, AskingAsCaller.provide])
+    asking = fiber.ctx.use(Asking.provide)
+
+    assert (asking.read(), asking.owner()) == (2, fiber)
+    with pytest.raises(ServiceUnavailable, match="without inject"):
+        fiber.ctx.use(AskingAsCaller.provide).read()
+    await ctx.dispose()
+
+
+class Hooked(Service):
+    """Uses every hook of a service class."""
+
+    provide = ServiceKey["Hooked"]("hooked")
+
+    def __init__(self, ctx: Context) -> None:
+        super().__init__(ctx)
+        self.prefix = "> "
+        self.is_ready = False
+
+    async def init(self) -> None:
+        await asyncio.sleep(0)
+        self.is_ready = True
+
+    def check(self, ctx: Context) -> bool:
+        return not ctx.intercepted(self.provide).get("closed")
+
+    def __call__(self, word: str) -> str:
+        return f"{self.prefix}{word} by {self.ctx.fiber.name}"
+
+
+@aio
+async def test_nobody_sees_a_service_before_its_init_hook_is_done() -> None:
+    ctx = Context()
+    seen: list[bool] = []
+    user = ctx.plugin(lambda c: seen.append(c.hooked.is_ready), inject=[Hooked.provide])
+    await ctx.plugin(Hooked)
+    await user
+
+    assert seen == [True]
+    await ctx.dispose()
+
+
+@aio
+async def test_a_service_may_be_called_and_knows_its_caller() -> None:
+    ctx = Context()
+    await ctx.plugin(Hooked)
+    user = await ctx.plugin(lambda c: None, name="user", inject=[Hooked.provide])
+
+    assert user.ctx.hooked("hello") == "> hello by user"
+    await ctx.plugin(lambda c: c.provide(NUMBER, 9))
+    await ctx.plugin(Registry)
+    registry: Any = ctx.get(Registry.provide)
+    with pytest.raises(TypeError, match="Registry is not callable"):
+        registry()
+    await ctx.dispose()
+
+
+@aio
+async def test_a_service_is_extended_for_one_caller() -> None:
+    ctx = Context()
+    await ctx.plugin(Hooked)
+    user = await ctx.plugin(lambda c: None, name="user", inject=[Hooked.provide])
+    hooked = user.ctx.use(Hooked.provide)
+    special = hooked.extend(prefix="# ").extend(mark=1)
+
+    assert (special("x"), hooked("x")) == ("# x by user", "> x by user")
+    assert special == hooked
+    await ctx.dispose()
+
+
+@aio
+async def test_a_service_class_is_asked_whether_it_is_there_for_a_consumer() -> None:
+    ctx = Context()
+    await ctx.plugin(Hooked)
+    shut = await ctx.intercept(Hooked.provide, {"closed": True}).plugin(
+        lambda c: None, inject=[Hooked.provide]
+    )
+    by_inject = await ctx.plugin(lambda c: None, inject={"hooked": {"closed": True}})
+    free = await ctx.plugin(lambda c: None, inject=[Hooked.provide])
+
+    assert [f.state.name for f in (shut, by_inject, free)] == ["PENDING", "PENDING", "ACTIVE"]
+    await ctx.dispose()
+
+
+@pytest.mark.parametrize("error", [ValueError("odd"), SystemExit(3)])
+@aio
+async def test_a_check_that_raises_means_not_there_and_is_logged(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    ctx = Context()
+
+    def check(consumer: Context) -> bool:
+        raise error
+
+    await ctx.plugin(lambda c: c.provide(NUMBER, 1, check=check))
+    fiber = await ctx.plugin(lambda c: None, inject=[NUMBER])
+
+    assert fiber.state is FiberState.PENDING
+    assert "check of service number failed" in caplog.text
+    await ctx.dispose()
+
+
+class Listing(Service):
+    """A service whose intercepts add up."""
+
+    provide = ServiceKey["Listing"]("listing")
+
+    class Intercept:
+        @staticmethod
+        def merge(layers: list[dict[str, Any]]) -> dict[str, Any]:
+            return {"words": [word for layer in layers for word in layer.get("words", ())]}
+
+
+@aio
+async def test_a_service_reads_its_intercepts_from_base_to_head_or_merges_them_its_own_way() -> None:
+    ctx = Context()
+    await ctx.plugin(Hooked)
+    await ctx.plugin(Listing)
+    outer = ctx.intercept("hooked", {"a": 1, "b": 1}).intercept("listing", {"words": ["outer"]})
+    inner = outer.intercept("hooked", {"b": 2, "c": 2}).intercept("listing", {"words": ["inner"]})
+    user = await inner.plugin(lambda c: None, inject=[Hooked.provide, Listing.provide])
+
+    plain = user.ctx.use(Hooked.provide).resolve_config({"z": 0, "a": 0}, {"c": 3})
+    own = user.ctx.use(Listing.provide).resolve_config({"words": ["base"]}, {"words": ["head"]})
+
+    assert plain == {"z": 0, "a": 1, "b": 2, "c": 3}
+    assert own == {"words": ["base", "outer", "inner", "head"]}
+    await ctx.dispose()
+
+
+@aio
+async def test_a_service_as_a_subject_reaches_listeners_that_see_it() -> None:
+    ctx = Context()
+    private = ctx.isolate(Listing.provide)
+    await private.plugin(Listing)
+    heard: list[str] = []
+    ctx.on("told", lambda _: heard.append("outside"))
+    private.on("told", lambda _: heard.append("inside"))
+    ctx.emit("told", None, subject=private.get(Listing.provide))
+
+    assert heard == ["inside"]
+    await ctx.dispose()
+
+
+@aio
+async def test_a_plugin_provides_only_what_it_declares_where_it_declares_anything() -> None:
+    ctx = Context()
+    refused: list[str] = []
+
+    class Declaring:
+        name = "declaring"
+        provide = (NUMBER, "other")
+
+        def apply(self, c: Context) -> None:
+            c.provide("other", 1)
+            c.plugin(child, name="child")
+
+    def child(c: Context) -> None:
+        c.provide(NUMBER, 1)
+        with pytest.raises(KernelError) as caught:
+            c.provide("third", 1)
+        refused.append(f"{caught.value.message} ({caught.value.hint})")
+
+    fiber = await ctx.plugin(Declaring())
+    for one in fiber.children:
+        await one
+
+    assert refused == [
+        'plugin declaring provides "third" but declares: number, other (add "third" to its `provide` list)'
+    ]
+    assert ctx.get("third") is None
+    assert (ctx.get("other"), ctx.get(NUMBER)) == (1, 1)
+    await ctx.dispose()
+
+
+@aio
+async def test_a_declaration_ends_at_the_row() -> None:
+    ctx = Context()
+
+    class Group:
+        provide = ()
+
+        def apply(self, c: Context) -> None:
+            self.child = c.plugin(lambda x: x.effect(lambda: None), name="row")
+            self.child.entry = self
+
+    group = Group()
+    await ctx.plugin(group)
+    await group.child
+    group.child.ctx.provide(NUMBER, 3)
+
+    assert ctx.get(NUMBER) == 3
+    await ctx.dispose()
 
 
 @aio
