@@ -76,8 +76,9 @@ def words_of(error: BaseException) -> str:
         text = str(error)
     except Exception as failure:
         return f"its text cannot be had ({type(failure).__name__})"
-    text = " ".join(text[: 2 * MAX_SHOWN].replace("\n  - ", " ").split())
-    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
+    most = 2 * MAX_SHOWN if isinstance(error, DshError) else MAX_SHOWN  # ours may quote somebody's
+    text = " ".join(text[: 2 * most].replace("\n  - ", " ").split())
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _place(error: BaseException) -> str:
