@@ -84,6 +84,7 @@ class Context:
 
     @property
     def root(self) -> "Context":
+        """The context that all others of the tree are derived from."""
         ctx = self
         while ctx._parent is not None:
             ctx = ctx._parent
@@ -243,6 +244,7 @@ class Context:
         return bound(impl.value, self)
 
     def has(self, key: ServiceKey[Any] | str) -> bool:
+        """Whether `get` would find the service."""
         return self.get(key) is not None
 
     def use(self, key: ServiceKey[T]) -> T:
