@@ -37,7 +37,7 @@ from dsh.composition.home import HomePaths, home_path
 from dsh.composition.loader import Facts, Loader, start_bound
 from dsh.composition.profile import PROFILE_FILE, profile_folder
 from dsh.errors import CompositionError
-from dsh.kernel import Context
+from dsh.kernel import Context, Fiber
 from dsh.kernel.foreign import contained
 
 RELEASE_S = 2.0
@@ -198,7 +198,9 @@ class _Run:
         self._root.spawn(follow(), "live reload")
 
     def _require_app(self) -> None:
-        if not self._root.kernel.injectors.get(APP_EXIT.name):
+        """An app asks for the end itself; who only reads its arguments and publishes them is none."""
+        enders = [f for f in self._root.kernel.injectors.get(APP_EXIT.name, ()) if isinstance(f, Fiber)]
+        if all(CMDLINE_ARGS.name in f.inject and f.runtime and f.runtime.provides for f in enders):
             raise CompositionError(
                 f"profile {self._invocation.profile!r} has no app: nothing in it would do anything or end",
                 hint="add a bundle that brings one, for instance headless",

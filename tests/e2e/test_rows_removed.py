@@ -1,0 +1,88 @@
+"""Each shipped row taken away: the rows that need it are named, or nothing needs it."""
+
+from pathlib import Path
+
+import pytest
+
+from dsh.composition.compose import compose
+from dsh.testing.workspace import Workspace
+from tests.e2e.model import serve
+from tests.e2e.reply import text
+
+NEEDED = {
+    "llm": ["llm-deepseek", "agent-loop"],
+    "session": [
+        "session-title", "session-persistence-jsonl", "session-checkpoint-policy", "agent-loop",
+        "headless-runner",
+    ],
+    "agent": ["agent-loop", "headless-runner"],
+    "agent-default-model": ["headless-runner"],
+    "system-prompt": ["agent-loop"],
+    "sandbox-policy": ["permission", "bash-sandbox", "fs-sandbox", "tool-bash", "tool-fs"],
+    "approval": ["permission"],
+    "subprocess": ["bash-sandbox", "tool-bash", "tool-fs-search"],
+    "shell-env": ["tool-bash"],
+    "bash-sandbox": ["tool-bash"],
+    "fs-sandbox": ["tool-fs"],
+    "tools": ["agent-loop", "system-prompt", "timeout-policy", "tool-bash", "tool-fs", "tool-fs-search"],
+    "headless-startup": [
+        "sandbox-policy", "approval", "permission", "bash-sandbox", "fs-sandbox", "tool-bash", "tool-fs",
+        "headless-runner",
+    ],
+}  # fmt: skip
+"""The rows that then wait, by the row that is gone."""
+DISPENSABLE = [
+    "timer", "llm-retry", "credentials", "settings", "session-title", "session-title-llm",
+    "session-persistence-jsonl", "session-checkpoint-policy", "session-composition", "permission",
+    "fs-observation-policy", "timeout-policy", "tool-bash", "tool-fs", "tool-fs-search",
+]  # fmt: skip
+"""Without these a question is answered all the same."""
+OTHERWISE = ["llm-deepseek", "agent-loop", "headless-runner"]
+
+
+def test_every_row_is_in_one_of_the_lists() -> None:
+    rows = [row.id for row in compose("headless", [], Path("/nonexistent"), environ={}).rows]
+    assert sorted(map(str, rows)) == sorted([*NEEDED, *DISPENSABLE, *OTHERWISE])
+
+
+def without(space: Workspace, row: str, *, how: str = "remove: true") -> list[str]:
+    space.write("p.yml", f"- {{id: {row}, require: true, {how}}}\n")
+    return ["run", "--patch", "p.yml", "hello"]
+
+
+@pytest.mark.parametrize("row", NEEDED)
+def test_rows_that_need_it_are_named_with_the_service_they_wait_for(space: Workspace, row: str) -> None:
+    done = space.run(*without(space, row))
+    assert (done.code, done.stdout, space.logs()) == (3, "", [])
+    summary, *lines = done.errors
+    count = len(NEEDED[row])
+    assert summary == f"dsh: {count} {'entry' if count == 1 else 'entries'} did not activate:"
+    assert [line.partition(" ")[0] for line in lines] == NEEDED[row]
+    assert all("pending (waiting for service(s): " in line for line in lines)
+
+
+@pytest.mark.parametrize("row", DISPENSABLE)
+def test_a_row_that_nothing_waits_for_can_be_taken_away(space: Workspace, row: str) -> None:
+    with serve([text("ok")]) as model:
+        space.use_model(model.base_url)
+        done = space.run(*without(space, row))
+    assert (done.code, done.stdout, done.stderr) == (0, "ok\n", "")
+    assert len(space.logs()) == (0 if row == "session-persistence-jsonl" else 1)
+
+
+@pytest.mark.parametrize("how", ["remove: true", "disabled: true"])
+def test_without_what_runs_the_task_there_is_no_app(space: Workspace, how: str) -> None:
+    done = space.run(*without(space, "headless-runner", how=how), timeout_s=30)
+    assert (done.code, done.stdout, space.logs()) == (3, "", [])
+    assert "has no app" in done.errors[0]
+
+
+@pytest.mark.parametrize(
+    ("row", "says"), [("agent-loop", "add row agent-loop"), ("llm-deepseek", "deepseek-official")]
+)
+def test_what_is_missed_only_when_the_task_starts_is_named_then(
+    space: Workspace, row: str, says: str
+) -> None:
+    done = space.run(*without(space, row))
+    assert done.code == 1
+    assert says in done.stderr
