@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from docs.generate import declared, program, rows, settings
+from docs.generate import calls, declared, program, rows, settings
 from docs.generate.markdown import filled, sections
 from docs.generate.source import REPOSITORY
+from dsh.kernel import CancelToken, Context, Fiber
 
 
 def pages() -> list[Path]:
@@ -19,6 +20,9 @@ def made_sections() -> dict[str, str]:
         "rows": rows.catalogue(),
         "events": declared.event_table(),
         "services": declared.service_table(rows.providers(), rows.consumers()),
+        "context": calls.member_table(Context, "ctx"),
+        "fiber": calls.member_table(Fiber, "fiber"),
+        "token": calls.member_table(CancelToken, "token"),
         "help": program.help_pages(),
         "settings": settings.settings_tables(),
         "explain-json": program.explain_shape(),

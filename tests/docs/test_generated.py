@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from docs.generate import program, rows
+import dsh.kernel
+from docs.generate import calls, program, rows, settings
 from docs.generate.declared import events, services
 from docs.generate.markdown import UnknownSection, filled
 from docs.generate.page import made_pages, made_sections, pages
 from docs.generate.source import REPOSITORY, module_names, tree_of
 from dsh.cli.argv import COMMANDS
 from dsh.composition.profile import shipped_names
+from dsh.kernel import CancelToken, Context, Fiber
 
 DOCS = REPOSITORY / "docs"
 COMMAND_LINE = (DOCS / "command-line.md").read_text(encoding="utf-8")
@@ -115,3 +117,29 @@ def test_every_exit_code_is_explained() -> None:
 
 def test_every_variable_that_dsh_reads_or_sets_is_explained() -> None:
     assert program.variables() - set(re.findall(r"`(DSH_[A-Z_]+)`", COMMAND_LINE)) == set()
+
+
+def test_every_name_that_the_kernel_exports_is_on_its_page() -> None:
+    page = (DOCS / "kernel.md").read_text(encoding="utf-8")
+    words = set(re.findall(r"\w+", page))
+
+    assert [name for name in dsh.kernel.__all__ if name not in words] == []
+
+
+@pytest.mark.parametrize("cls", [Context, Fiber, CancelToken])
+def test_every_call_says_what_it_does(cls: type) -> None:
+    assert [name for name, doc in calls.members(cls) if not doc] == []
+
+
+def test_every_settings_section_is_documented() -> None:
+    calls_of_sections = [
+        node
+        for module in module_names()
+        if module.startswith("dsh.plugins.")
+        for node in ast.walk(tree_of(module))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        if node.func.id == "install_settings_section"
+    ]
+
+    assert len(calls_of_sections) == sum(len(section.plugins) for section in settings.sections())
+    assert all(key.meaning for section in settings.sections() for key in section.keys)
