@@ -107,6 +107,8 @@ class Reload:
             self._say(f"dsh: {names}: not applied: {error.message}; it takes effect with the next start")
         except BaseException as raised:
             failure = contained(raised, "the reload")
+            if self._loader.owner_ctx.closed:
+                return
             self._say(f"dsh: {names}: not applied, the rows run on as before: {_text(failure)}")
             await self._fail(paths, failure)
         else:

@@ -189,7 +189,8 @@ class Transaction:
             await self._go(self._new, self.changes.updated, self.changes.rebound)
             judge()
         except Exception as error:
-            await self._roll_back(error)
+            if not self._tree.owner_ctx.closed:  # else all of it is going down anyway
+                await self._roll_back(error)
             raise
         going = {new for _, new in self.changes.kept} | set(self.changes.started)
         names = {entry.id for entry in going}

@@ -169,7 +169,7 @@ class Run:
                 session_id=f"session-{uuid.uuid4()}",
                 cwd=str(Path.cwd()),
                 options=AgentOptions(provider=selection.provider, model=selection.model),
-                setup=SelectedModel(selection).install,
+                setup=lambda ctx: _set_up(ctx, selection),
                 signal=self._token,
             )
         )
@@ -201,6 +201,12 @@ class Run:
             if error.hint:
                 self._output.notice(f"hint: {error.hint}")
         return error.exit_code
+
+
+def _set_up(ctx: Context, selection: ModelSelection) -> None:
+    """The agent is held like the run: what it stands on is not restarted either."""
+    ctx.fiber.held = HELD
+    SelectedModel(selection).install(ctx)
 
 
 def apply(ctx: Context, config: Config) -> None:

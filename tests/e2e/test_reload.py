@@ -4,21 +4,16 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from dsh.testing.workspace import Workspace, finish
+from dsh.testing.workspace import PROGRAM, Workspace, finish
 
-APP = """
-inject = ["appExit"]
-def apply(ctx, config):
-    print_line(f"app {config}")
-"""
 ROW = """
-import os
 def apply(ctx, config):
     say(f"up {config}")
     return lambda: say("down")
@@ -64,12 +59,27 @@ def write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     made = path.with_name(path.name + ".new")
     made.write_text(text)
-    os.replace(made, path)
+    made.replace(path)
 
 
-@pytest.fixture
-def alive(tmp_path: Path) -> Iterator[Alive]:
-    space = Workspace(tmp_path)
+WITHOUT_WATCHFILES = (
+    sys.executable,
+    "-P",
+    "-c",
+    "import sys; sys.modules['watchfiles'] = None\nfrom dsh.cli.main import main\nsys.exit(main())",
+)
+LISTING = (
+    sys.executable,
+    "-P",
+    "-c",
+    "import atexit, sys; atexit.register(lambda: sys.stderr.write(' '.join(sys.modules)))\n"
+    "from dsh.cli.main import main\nsys.exit(main())",
+)
+
+
+@contextlib.contextmanager
+def staying(space: Workspace, *words: str) -> Iterator[Alive]:
+    """A profile `stay` of its own, started and up."""
     folder = space.home / "profiles/stay"
     write(folder / "profile.yml", "bundles: []\n")
     write(folder / "app.py", SAY + "inject = ['appExit']\ndef apply(ctx): say('app')\n")
@@ -78,8 +88,8 @@ def alive(tmp_path: Path) -> Iterator[Alive]:
         folder / "dsh.patch.yml",
         "- insert:\n    - {id: app, name: ./app.py}\n    - {id: row, name: ./row.py, config: {n: 0}}\n",
     )
-    trace = tmp_path / "trace"
-    process = space.start("--profile", "stay", env={"TRACE": str(trace)})
+    trace = space.root / "trace"
+    process = space.start("--profile", "stay", *words, env={"TRACE": str(trace)})
     try:
         running = Alive(space, process, trace)
         running.await_lines(lambda lines: len(lines) == 2)
@@ -90,9 +100,153 @@ def alive(tmp_path: Path) -> Iterator[Alive]:
         process.communicate()
 
 
-def test_an_edit_of_a_file_that_was_not_there_restarts_the_row_it_changes_and_no_other(alive: Alive) -> None:
-    write(alive.patch, "- {id: row, config: {n: 1}}\n")
-    lines = alive.await_lines(lambda lines: lines[-1] == "up {'n': 1}")
-    assert sorted(lines[:2]) == ["app", "up {'n': 0}"]
-    assert lines[2:] == ["down", "up {'n': 1}"]
-    assert alive.end() == [f"dsh: {alive.patch}: applied; changed rows: row"]
+@pytest.fixture
+def space(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path)
+
+
+@pytest.mark.parametrize("program", [PROGRAM, WITHOUT_WATCHFILES], ids=["watchfiles", "by looking"])
+def test_an_edit_of_a_file_that_was_not_there_restarts_the_row_it_changes_and_no_other(
+    tmp_path: Path, program: tuple[str, ...]
+) -> None:
+    with staying(Workspace(tmp_path, program=program)) as alive:
+        write(alive.patch, "- {id: row, config: {n: 1}}\n")
+        lines = alive.await_lines(lambda lines: lines[-1] == "up {'n': 1}")
+        assert sorted(lines[:2]) == ["app", "up {'n': 0}"]
+        assert lines[2:] == ["down", "up {'n': 1}"]
+        assert alive.end() == [f"dsh: {alive.patch}: applied; changed rows: row"]
+
+
+def test_a_broken_file_changes_nothing_and_the_next_good_one_counts_until_it_is_deleted(
+    space: Workspace,
+) -> None:
+    with staying(space) as alive:
+        write(alive.patch, "- {id: row, config: {n: 1}}\n")
+        alive.await_lines(lambda lines: lines[-1] == "up {'n': 1}")
+        write(alive.patch, "- {id: row, config: {n: 2}\n")
+        time.sleep(1.5)  # the file is looked at every second
+        write(alive.patch, "- {id: row, config: {n: 3}}\n")
+        alive.await_lines(lambda lines: lines[-1] == "up {'n': 3}")
+        alive.patch.unlink()
+        alive.await_lines(lambda lines: lines[-1] == "up {'n': 0}")
+        assert not any("2" in line for line in alive.lines())
+        said = alive.end()
+        assert [line for line in said if ": not applied, the rows run on as before: " in line]
+        assert sum(": applied; changed rows: row" in line for line in said) == 3
+
+
+def test_an_edit_whose_row_fails_puts_the_old_one_back(space: Workspace) -> None:
+    with staying(space) as alive:
+        write(
+            space.home / "bad.py",
+            "def apply(ctx):\n    raise RuntimeError('it broke')\n",
+        )
+        write(alive.patch, "- {id: row, config: {n: 1}}\n- insert: [{id: bad, name: ./bad.py}]\n")
+        lines = alive.await_lines(lambda lines: len(lines) > 4 and lines[-1] == "up {'n': 0}")
+        assert lines[2:] == ["down", "up {'n': 1}", "down", "up {'n': 0}"]
+        first, second = alive.end()
+        assert first.endswith("not applied, the rows run on as before: 1 entry did not activate:")
+        assert second.startswith("bad (./bad.py): RuntimeError: it broke (")
+
+
+def test_many_edits_in_a_row_end_at_the_last_one(space: Workspace) -> None:
+    with staying(space) as alive:
+        time.sleep(1.5)  # the files are watched from the first second on
+        for n in range(50):
+            write(alive.patch, f"- {{id: row, config: {{n: {n}}}}}\n")
+        lines = alive.await_lines(lambda lines: lines[-1] == "up {'n': 49}")
+        assert lines.count("down") == lines.count("app") + sum(line.startswith("up") for line in lines) - 2
+        alive.end()
+
+
+def test_what_is_fixed_at_the_start_is_only_mentioned(space: Workspace) -> None:
+    overlay = space.write("over.yml", "- {id: row, config: {n: 5}}\n")
+    with staying(space, "--patch", str(overlay)) as alive:
+        time.sleep(1.5)
+        write(overlay, "- {id: row, config: {n: 6}}\n")
+        manifest = space.home / "profiles/stay/profile.yml"
+        write(manifest, "bundles: [headless]\n")
+        time.sleep(1.5)
+        write(alive.patch, "- {id: row, disabled: true}\n")
+        lines = alive.await_lines(lambda lines: lines[-1] == "down")
+        assert sorted(lines[:2]) == ["app", "up {'n': 5}"]
+        said = alive.end()
+        for path in (overlay, manifest):
+            assert f"dsh: {path} has changed; it takes effect with the next start" in said
+
+
+def test_a_locked_run_follows_no_file(space: Workspace) -> None:
+    with staying(space) as alive:
+        dumped = space.run("--profile", "stay", "--dump-config", "--lock")
+        alive.end()
+    lock = space.write("lock.yml", dumped.stdout)
+    (space.root / "trace").unlink()
+    with staying(space, "--locked", str(lock)) as alive:
+        time.sleep(1.5)
+        write(alive.patch, "- {id: row, config: {n: 1}}\n")
+        time.sleep(2.5)
+        assert len(alive.lines()) == 2
+        assert alive.end() == []
+
+
+def test_a_task_that_is_being_done_is_not_torn_from_what_it_uses(space: Workspace) -> None:
+    process = space.start(
+        "--profile", "demo", "Run: touch started; while [ ! -e done ]; do sleep 0.1; done; echo over"
+    )
+    try:
+        _await(lambda: (space.work / "started").exists(), process)
+        time.sleep(1.2)
+        patch = space.home / "dsh.patch.yml"
+        write(patch, "- {id: agent-loop, merge: {maxParallelToolCalls: 3}}\n")
+        time.sleep(1.5)
+        write(
+            patch, "- {id: llm-offline, disabled: false}\n- {id: session-title, merge: {maxTitleBytes: 70}}\n"
+        )
+        time.sleep(1.5)
+        space.write("done", "")
+        done = finish(process)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert (done.code, done.stdout) == (0, "over\n\n"), done.stderr
+    said = [line for line in done.errors if line.startswith(f"dsh: {patch}")]
+    assert said[0] == (
+        f"dsh: {patch}: not applied: agent-loop (agent-loop) cannot change now: headless-runner is doing its "
+        "task; it takes effect with the next start"
+    )
+    assert said[1:] == [f"dsh: {patch}: applied; changed rows: session-title"]
+
+
+def _await(is_so: Callable[[], bool], process: "subprocess.Popen[bytes]") -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert process.poll() is None, finish(process).stderr
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_a_short_run_loads_nothing_for_live_reload(tmp_path: Path) -> None:
+    done = Workspace(tmp_path, program=LISTING).run("--profile", "demo", "hello")
+    assert done.code == 0
+    loaded = set(done.errors[-1].split())
+    later = {"reload", "watch", "transaction", "graph", "overlay", "editing", "write_back", "edit"}
+    assert "dsh.composition.loader" in loaded
+    assert loaded & {"watchfiles", "anyio.to_thread", *(f"dsh.composition.{name}" for name in later)} == set()
+
+
+def test_a_start_that_takes_too_long_ends_with_the_names_of_the_rows(space: Workspace) -> None:
+    space.write("stuck.py", "import asyncio\nasync def apply(ctx): await asyncio.Event().wait()\n")
+    space.write("p.yml", "- insert: [{id: stuck, name: ./stuck.py}]\n")
+    done = space.run(
+        "--profile", "demo", "--patch", "p.yml", "hello", env={"DSH_START_TIMEOUT": "0.3"}, timeout_s=30
+    )
+    assert (done.code, done.stdout) == (3, "")
+    assert done.errors == [
+        "dsh: 1 entry did not activate:",
+        "stuck (./stuck.py): still loading after 0.3 s",
+    ]
+    wrong = space.run("--profile", "demo", "hello", env={"DSH_START_TIMEOUT": "soon"})
+    assert (wrong.code, wrong.errors[0]) == (
+        3,
+        "dsh: DSH_START_TIMEOUT is 'soon', not a number of seconds above 0",
+    )
