@@ -271,11 +271,11 @@ class _Construction:
     def _unknown_tag(self, node: Any, tag: str) -> YamlError:
         shown = "!!" + tag.removeprefix(_TAG) if tag.startswith(_TAG) else tag
         if tag == _TAG + "js":
-            from dsh.composition.legacy_js import expression_for
+            from dsh.composition.legacy_js import as_scalar, expression_for
 
             row = f" (row {self._rows[-1]!r})" if self._rows else ""
             ours = expression_for(node.value) if isinstance(node, ScalarNode) else None
-            hint = f"write: !expr {ours}" if ours else "write a Python expression: !expr …"
+            hint = f"write: !expr {as_scalar(ours)}" if ours else "write a Python expression: !expr …"
             return self._error(node, f"!!js is not run here{row}; expressions are tagged !expr", hint=hint)
         if tag == "!expr":
             return self._error(

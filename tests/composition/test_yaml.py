@@ -202,27 +202,6 @@ def test_an_empty_expression_is_refused(text: str) -> None:
     assert "without an expression" in str(refused(text))
 
 
-@pytest.mark.parametrize(
-    ("theirs", "ours"),
-    [
-        ("dshHomePath('sessions')", "home('sessions')"),
-        ("process.env.X ?? 'y'", "get(env, 'X', 'y')"),
-        ("process.env.X || 'y'", "get(env, 'X') or 'y'"),
-        ("process.env.DSH_TOOLS_MODE", "get(env, 'DSH_TOOLS_MODE')"),
-        ("process.cwd()", "cwd"),
-        ("process.platform === 'win32'", "platform == 'win32'"),
-        ("process.platform !== 'win32'", "platform != 'win32'"),
-        ("ctx.headlessStartup.task", "svc.headlessStartup.task"),
-        ("webStartup.port ?? 3080", "get(svc.webStartup, 'port', 3080)"),
-        ("process.execPath", "python"),
-    ],
-)
-def test_js_is_refused_with_row_and_what_to_write_instead(theirs: str, ours: str) -> None:
-    error = refused(f'- id: r\n  config: {{a: !!js "{theirs}"}}')
-    assert "(row 'r')" in str(error)
-    assert error.hint == f"write: !expr {ours}"
-
-
 def test_unknown_js_still_points_to_expr() -> None:
     assert "!expr" in refused("- !!js require('x')").hint
 
