@@ -193,9 +193,7 @@ def test_values_of_the_environment_are_not_shown(space: Workspace) -> None:
         assert "s3cr3t" not in space.run("explain", "--patch", "p.yml", *words).stdout
 
 
-@pytest.mark.parametrize(
-    "row", [row for row in ROWS if row != "headless-runner"]
-)  # nothing waits for the app
+@pytest.mark.parametrize("row", ROWS)
 def test_a_start_without_one_row_waits_for_what_the_explanation_says(space: Workspace, row: str) -> None:
     """The boot's audit and the explanation are made in different ways; they agree on every row."""
     space.write("p.yml", f"- {{id: {row}, remove: true}}")
