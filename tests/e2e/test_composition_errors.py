@@ -196,3 +196,42 @@ def test_keys_that_others_can_read_are_refused_with_the_command_that_helps(space
 def test_env_file_may_not_set_what_only_the_caller_may(space: Workspace) -> None:
     space.write(".env", "DEEPSEEK_BASE_URL=http://elsewhere\n")
     assert "DEEPSEEK_BASE_URL" in refused(space, "run", "x").stderr
+
+
+def test_a_bundle_that_is_gone_is_named_where_the_profile_names_it(space: Workspace) -> None:
+    folder = space.home / "profiles" / "mine"
+    folder.mkdir(parents=True)
+    (folder / "profile.yml").write_text("# mine\nbundles:\n  - base\n  - headles\n")
+    for words in (["x"], ["--dump-config"], ["--dump-default-config"]):
+        done = refused(space, "--profile", "mine", *words)
+        assert done.errors[0] == f"dsh: {folder}/profile.yml:4:5: bundle 'headles' does not exist"
+        assert "'headless'" in done.errors[1]
+
+
+def test_files_that_include_each_other_in_a_circle_are_refused_at_boot_and_in_dumps(space: Workspace) -> None:
+    for name, following in (("a", "b"), ("b", "c"), ("c", "a")):
+        space.write(
+            f"{name}.yml", f"- {{id: n, name: 'cordis:include', config: {{path: ./{following}.yml}}}}\n"
+        )
+    space.write("p.yml", "- insert: [{id: i, name: 'cordis:include', config: {path: ./a.yml}}]\n")
+    told = f"{space.work}/c.yml:1:50: {space.work}/a.yml includes itself"
+    booted = refused(space, "--profile", "headless", "--patch", "p.yml", "x")
+    assert booted.errors[1] == f"i:n:n:n (cordis:include): {told}"
+    assert refused(space, "--dump-config", "--patch", "p.yml").errors == [f"dsh: {told}"]
+
+
+def test_misses_inside_an_included_file_are_told_at_boot_and_in_dumps(
+    space: Workspace, answering: Answering
+) -> None:
+    answering(text("ok"))
+    space.write("quiet.py", "def apply(ctx): ...\n")
+    space.write("in.yml", "- {id: q, name: ./quiet.py}\n")
+    space.write(
+        "p.yml",
+        "- insert:\n    - id: i\n      name: cordis:include\n"
+        "      config: {path: ./in.yml, patches: [{id: ghost, disabled: true}]}\n",
+    )
+    booted = space.run("--profile", "headless", "--patch", "p.yml", "x")
+    dumped = space.run("--dump-config", "--patch", "p.yml")
+    assert (booted.code, booted.stdout, dumped.code) == (0, "ok\n", 0)
+    assert booted.errors == dumped.errors == ['dsh: [i] patch: entry "ghost" not found (line 4)']
