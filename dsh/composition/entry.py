@@ -85,6 +85,16 @@ class Entry:
         return self.row.is_optional or (self.parent is not None and self.parent.is_optional)
 
     @property
+    def is_logged(self) -> bool:
+        """Whether the include around it, or the next one out that says so, wants its rows logged."""
+        around = self.parent
+        while around is not None:
+            if around.included is not None and isinstance(said := around.row.config.get("enableLogs"), bool):
+                return said
+            around = around.parent
+        return False
+
+    @property
     def extra_inject(self) -> list[str]:
         """Services that only the row asks for. A map's values are no intercepts."""
         return [name for name in self.row.get("inject") or () if name not in self.injected]

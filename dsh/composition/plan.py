@@ -50,6 +50,8 @@ class Plan:
         self._facts, self._known, self._warn = facts, known or {}, warn
         self._carriers = carriers or {GROUP: _nothing, INCLUDE: _nothing}
         self._ids: set[str] = set()
+        self._made: dict[str, int] = {}
+        """The last number that was made up, for each name of a plugin."""
         self._before = {entry.id: entry for entry in before}
         self._nameless = [entry for entry in self._before.values() if entry.row.id is None]
         self._open_files: tuple[Path, ...] = ()
@@ -82,9 +84,11 @@ class Plan:
             if known.id.startswith(prefix) and known.id not in self._ids and same_row(known.row, row):
                 self._ids.add(known.id)
                 return known.id
-        stem, number = prefix + row.name.rpartition("/")[2], 1
+        stem = prefix + row.name.rpartition("/")[2]
+        number = self._made.get(stem, 0) + 1
         while f"{stem}-{number}" in self._ids or f"{stem}-{number}" in self._before:
             number += 1
+        self._made[stem] = number
         self._ids.add(f"{stem}-{number}")
         return f"{stem}-{number}"
 

@@ -228,6 +228,8 @@ class Transaction:
             if entry.fiber is None:
                 continue
             entry.is_stopping = True
+            if entry.is_logged:
+                self._tree.owner_ctx.logger.info("stopping %s (%s)", entry.id, entry.row.name)
             ending = asyncio.ensure_future(entry.fiber.dispose())
             done, _ = await asyncio.wait((ending,), timeout=self._bound_s)
             if not done:

@@ -229,6 +229,8 @@ class MountedTree(Service):
     def _mount_in(self, entry: Entry, ctx: Context) -> None:
         if entry.is_off or entry.is_live or entry.plugin is None:
             return
+        if entry.is_logged:
+            self.owner_ctx.logger.info("starting %s (%s)", entry.id, entry.row.name)
         self.owner_ctx.emit(ENTRY_INIT, entry)
         place = ctx.extend()
         entry.mount(self.owner_ctx.waterfall(PATCH_CONTEXT, entry, lambda: self._placed(place, entry)))

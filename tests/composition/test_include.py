@@ -161,3 +161,23 @@ async def test_a_row_that_only_the_patches_bring_is_not_written(folder: Path) ->
         with pytest.raises(CompositionError, match="i:p does not stand in the file of i"):
             await tree.loader.remove("i:p")
     assert (folder / "more.yml").read_text() == FILE
+
+
+@aio
+async def test_rows_of_an_include_are_logged_where_it_or_the_one_around_it_says_so(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    write(folder / "outer.yml", "- {id: o, name: cordis:include, config: {path: more.yml}}")
+    async with Tree(folder) as tree:
+        await tree.load(include(path="outer.yml", enableLogs=True))
+        await edited(tree, include(path="outer.yml", enableLogs=True), write(folder / "more.yml", "[]"))
+        await edited(tree, include())
+    assert caplog.messages == [
+        "starting i:o (cordis:include)",
+        "starting i:o:a (./plain.py)",
+        "starting i:o:b (./plain.py)",
+        "stopping i:o:b (./plain.py)",
+        "stopping i:o:a (./plain.py)",
+        "stopping i:o (cordis:include)",
+    ]

@@ -351,3 +351,60 @@ async def test_a_service_of_the_row_is_gone_with_it_and_nothing_is_left(folder: 
             await edited(tree, rows(row("plain")))
         assert (len(tree.root.kernel.impls), tree.root.kernel.events.count()) == counts
         assert [e.fiber.state for e in tree.loader.entries if e.fiber] == [FiberState.ACTIVE]
+
+
+@aio
+async def test_other_realms_and_intercepts_are_taken_without_a_restart_of_the_row(folder: Path) -> None:
+    async with Tree(folder) as tree:
+        await tree.load(rows(row("gives"), row("needs"), row("plain")))
+        await edited(
+            tree,
+            rows(row("gives"), row("needs"), row("plain", isolate={"a": True}, intercept={"a": {"n": 1}})),
+        )
+        assert SEEN == []
+        fiber = tree.loader.resolve("plain").fiber
+        assert fiber is not None
+        plain = fiber.ctx
+        assert (plain.get("a"), plain.intercepted("a")) == (None, {"n": 1})
+        both: dict[str, Any] = {"isolate": {"a": "x"}}
+        await edited(tree, rows(row("gives", **both), row("needs", **both), row("plain")))
+        assert "+gives None" not in SEEN
+        assert (plain.get("a"), plain.intercepted("a")) == (None, {})
+        assert states(tree) == dict.fromkeys(["gives", "needs", "plain"], "ACTIVE")
+        await edited(tree, rows(row("gives"), row("needs"), row("plain")))
+        assert plain.get("a")["from"] == "gives"
+
+
+@aio
+async def test_two_providers_change_places(folder: Path) -> None:
+    async with Tree(folder) as tree:
+        x: dict[str, Any] = {"isolate": {"a": "x"}}
+        await tree.load(rows(row("gives", "one"), row("gives", "two", **x), row("needs")))
+        await edited(tree, rows(row("gives", "one", **x), row("gives", "two"), row("needs")))
+        assert SEEN[-1] == "+needs two"
+        assert not any("one" in line or "+two" in line for line in SEEN)
+
+
+@aio
+async def test_realms_are_as_before_when_an_edit_is_undone(folder: Path) -> None:
+    async with Tree(folder) as tree:
+        before = rows(row("gives"), row("needs"))
+        await tree.load(before)
+        edit = rows(row("gives", isolate={"a": True}), row("needs"))
+        with pytest.raises(BootError, match=r"needs .*waiting for service\(s\): a"):
+            await edited(tree, edit)
+        assert tree.root.get("a")["from"] == "gives"
+        assert states(tree) == {"gives": "ACTIVE", "needs": "ACTIVE"}
+
+
+@aio
+async def test_a_label_lasts_as_long_as_a_row_uses_it(folder: Path) -> None:
+    async with Tree(folder) as tree:
+        x: dict[str, Any] = {"isolate": {"a": "x"}}
+        await tree.load(rows(row("plain", "p", **x), row("plain", "q", **x)))
+        realms = tree.loader._realms
+        kept = realms[("a", "x")]
+        await edited(tree, rows(row("plain", "q", **x)))
+        assert tree.loader._realms == {("a", "x"): kept}
+        await edited(tree, rows(row("plain", "q")))
+        assert tree.loader._realms == {}
