@@ -62,7 +62,7 @@ def _withdraw(fiber: Fiber, impl: Impl) -> Awaitable[None]:
         kernel.tell(impl, is_there=False)
 
     async def settle() -> None:
-        for consumer in touched:
+        for consumer in (*touched, *impl.users):
             if consumer is not fiber:
                 await consumer.quiet()
         if fiber.provided.get(impl.realm) is impl:

@@ -1,22 +1,18 @@
 """One mounting of one plugin: its state, the services it waits for, the effects it owns.
 
-A fiber's readiness is a function of the services it injects. Each provided service has a generation;
-the tuple of the generations a fiber was loaded with is its epoch. A changed epoch always means unload,
-then load (`spec/kernel.md` §5).
+How it gets from state to state is in `dsh.kernel.transition`; here is what others do with it: wait, restart,
+update, dispose (`spec/kernel.md` §5).
 """
 
 import asyncio
-import enum
 import inspect
 import logging
-from collections.abc import Callable, Coroutine, Generator
-from contextvars import ContextVar
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from dsh.errors import KernelError
 from dsh.kernel.effect import Effect
 from dsh.kernel.event import Place, chain
-from dsh.kernel.foreign import contained
 from dsh.kernel.internal import FIBER_CONFIG as FIBER_CONFIG
 from dsh.kernel.internal import FIBER_CREATED as FIBER_CREATED
 from dsh.kernel.internal import FIBER_STATUS as FIBER_STATUS
@@ -25,74 +21,35 @@ from dsh.kernel.internal import ConfigRequest as ConfigRequest
 from dsh.kernel.internal import StatusChange as StatusChange
 from dsh.kernel.internal import UpdateRequest as UpdateRequest
 from dsh.kernel.journal import FiberLogger, Journal
-from dsh.kernel.owner import EffectOwner
 from dsh.kernel.plugin import Runtime
-from dsh.kernel.root import Impl, Kernel, Realm
-from dsh.kernel.schema import UnknownKey, resolve_config
+from dsh.kernel.root import Kernel
+from dsh.kernel.transition import INACTIVE, Machine, inside_of, marked
+from dsh.kernel.transition import FiberState as FiberState
 from dsh.kernel.tree import FiberTree, tree_of
 
 if TYPE_CHECKING:
     from dsh.kernel.context import Context
 
 
-class FiberState(enum.IntEnum):
-    """Numeric values as in `spec/kernel.md` §5.2; they show in diagnostics."""
-
-    PENDING = 0
-    LOADING = 1
-    ACTIVE = 2
-    FAILED = 3
-    DISPOSED = 4
-    UNLOADING = 5
-
-
-INACTIVE = None
-Epoch = tuple[int, ...] | None
-
-_inside: "ContextVar[tuple[asyncio.Task[Any], ...]]" = ContextVar("dsh.kernel.inside", default=())
-"""The transitions and teardowns that the running code is part of: it would wait for one of them for ever."""
-
-
-class Fiber(EffectOwner):
+class Fiber(Machine):
     """A running plugin instance. Created by `Context.plugin`, ended by `dispose`."""
 
     def __init__(
         self, kernel: Kernel, parent: "Context | None", runtime: Runtime | None, config: Any
     ) -> None:
-        super().__init__()
-        self.kernel = kernel
+        super().__init__(kernel, runtime, config, is_root=parent is None)
         self.parent = parent
-        self.runtime = runtime
-        self.uid: int | None = 0 if parent is None else next(kernel.uids)
-        self.ctx: Context
-        self.inject: dict[str, Any] = dict(runtime.inject) if runtime else {}
-        self.raw_config = config
-        self.config: Any = None
-        self.state = FiberState.ACTIVE if parent is None else FiberState.PENDING
-        self.error: Exception | None = None
-        self.store: dict[str, Impl] | None = {} if parent is None else None
-        """The injected services it was loaded with, while it is loaded."""
-        self.provided: dict[Realm, Impl] = {}
-        """The services it provides, by address."""
         self.children: dict[Fiber, None] = {}
         """What is mounted under it, in the order of mounting."""
         self.entry: Any = None
         """Set by the loader on the fiber of a row."""
         self.held = ""
         """Why an edit of the composition must not restart this fiber, in the words of a message; or empty."""
-        self.on_unknown_key: UnknownKey | None = None
-        """Told of keys that the schema does not know, which are then left out; None makes them an error."""
         self.mount: Effect | None = None
         """The effect that stands for this fiber in its parent."""
         self.is_closed = False
         """Of a root: it was disposed, or is being disposed, and nothing has been registered since."""
         self._is_closing = False
-        self._candidates: dict[str, Impl] = {}
-        self._revision = 0
-        self._epoch: Epoch = (0,) if parent is None else INACTIVE
-        self._prepared: tuple[Epoch, Any] | None = None
-        self._transition: asyncio.Task[None] | None = None
-        self._body: asyncio.Task[None] | None = None
         self._teardown: asyncio.Task[None] | None = None
         self._loggers: dict[str, FiberLogger] = {}
 
@@ -127,6 +84,7 @@ class Fiber(EffectOwner):
 
     @property
     def journal(self) -> Journal:
+        """What the whole tree has logged last."""
         return self.kernel.journal
 
     @property
@@ -141,11 +99,8 @@ class Fiber(EffectOwner):
         return self._loggers[name]
 
     @property
-    def is_active(self) -> bool:
-        return self.state is FiberState.ACTIVE
-
-    @property
     def accepts_effects(self) -> bool:
+        """Whether anything may be registered: not when it is being undone or is over."""
         return self.uid is not None and self.state is not FiberState.UNLOADING and not self._is_closing
 
     def own(self, label: str, *, is_provider: bool = False) -> Effect:
@@ -153,146 +108,11 @@ class Fiber(EffectOwner):
         self.is_closed = False
         return effect
 
-    def realm_of(self, name: str) -> Realm:
-        """The address a service name has for this fiber."""
-        return self.ctx.realm_of(name)
-
-    @property
-    def missing(self) -> list[str]:
-        """Names of injected services that nobody provides yet."""
-        return [name for name in self.inject if name not in self._candidates]
-
     def tree(self) -> FiberTree:
         """What the fiber and all below it are and hold, for diagnostics."""
         return tree_of(self)
 
-    # -- readiness -------------------------------------------------------------------------------
-
-    def evaluate(self, name: str) -> None:
-        """Look again whether an injected service is available to this fiber."""
-        impl = self.kernel.impls.get(self.realm_of(name))
-        if impl is not None and impl.available_to(self.ctx):
-            self._candidates[name] = impl
-        else:
-            self._candidates.pop(name, None)
-
-    def refresh(self) -> None:
-        """Compute the epoch anew and start the transition that follows from it, if any."""
-        epoch: Epoch = INACTIVE
-        if self.uid is not None and len(self._candidates) == len(self.inject):
-            epoch = (self._revision, *(self._candidates[name].generation for name in self.inject))
-        self._set_epoch(epoch)
-
-    def _set_epoch(self, new: Epoch) -> None:
-        old, self._epoch = self._epoch, new
-        if new == old:
-            return
-        if self._transition is None:
-            self._start(FiberState.LOADING if old is INACTIVE else FiberState.UNLOADING)
-        elif self._body is not None:
-            self._body.cancel()
-
-    def _start(self, state: FiberState) -> None:
-        epoch = self._epoch
-        work = self._unload if state is FiberState.UNLOADING else lambda: self._load(epoch)
-        self._transition = self.kernel.keep(_marked(work), f"{state.name.lower()} {self.name}")
-        self._announce(state)
-
-    def _settle(self) -> None:
-        self._transition = None
-        if self.uid is None:
-            state = FiberState.DISPOSED
-        elif self.error is not None:
-            state = FiberState.FAILED
-        else:
-            state = FiberState.ACTIVE if self._epoch is not INACTIVE else FiberState.PENDING
-        self._announce(state)
-
-    def _announce(self, state: FiberState) -> None:
-        old, self.state = self.state, state
-        if old is state:
-            return
-        self.kernel.events.emit(FIBER_STATUS, StatusChange(self, old), None)
-        if self.provided and FiberState.ACTIVE in (old, state):
-            self.kernel.touch([(impl.name, impl.realm) for impl in self.provided.values()])
-
-    # -- loading and unloading -------------------------------------------------------------------
-
-    async def _load(self, seen: Epoch) -> None:
-        """Run the body for this epoch, unless another has come before it could begin."""
-        self.store = dict(self._candidates)
-        self.error = None
-        self.failures.clear()
-        try:
-            await asyncio.sleep(0)
-            if self._epoch == seen:
-                self._take_config(seen)
-                await self._run_body()
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-        except Exception as error:
-            self.logger.debug("loading %s failed", self.name, exc_info=error)
-            if self._epoch == seen:
-                self.error, self._epoch = error, INACTIVE
-                _add_note(error, f"while loading {self.row_chain}")
-        finally:
-            self._body = None
-        if self._epoch == seen:
-            self._settle()
-        else:
-            self._start(FiberState.UNLOADING)
-
-    def _take_config(self, epoch: Epoch) -> None:
-        prepared, self._prepared = self._prepared, None
-        if prepared is not None and prepared[0] == epoch:
-            self.config = prepared[1]
-        else:
-            self.config = self._resolved(self.raw_config)
-
-    def _resolved(self, raw: Any) -> Any:
-        """What listeners make of a raw config, validated."""
-        request = ConfigRequest(self, raw)
-        raw = self.kernel.events.waterfall(FIBER_CONFIG, request, lambda: raw, None)
-        schema = self.runtime.schema if self.runtime else None
-        return raw if schema is None else resolve_config(schema, raw, self.on_unknown_key)
-
-    async def _run_body(self) -> None:
-        assert self.runtime is not None
-        effect, who = self.own("body"), f"plugin {self.name}"
-        try:
-            answer = self.runtime.run(self.ctx, self.config)
-            rest = effect.begin(answer)
-        except BaseException as error:
-            raise contained(error, who)  # noqa: B904 -- the same one, or made of it
-        if rest is None:
-            return
-        self._body = asyncio.ensure_future(_body(rest, who))
-        try:
-            await self._body
-        finally:
-            rest.close()  # one that was cancelled before its first step
-            if inspect.iscoroutine(answer):
-                answer.close()
-
-    async def _unload(self) -> None:
-        await self.run_disposers()
-        self.store = None
-        if self._epoch is INACTIVE:
-            self._settle()
-        else:
-            self._start(FiberState.LOADING)
-
     # -- what others do with a fiber -------------------------------------------------------------
-
-    async def quiet(self) -> None:
-        """Wait until no transition runs; never raises for the fiber's own failure.
-
-        Code that is itself part of the transition, a disposer for instance, does not wait for it.
-        """
-        while (transition := self._transition) is not None and transition not in _inside.get():
-            await asyncio.wait((transition,))
 
     async def wait(self) -> "Fiber":
         """Wait for the running transition, then raise what made the fiber fail, if anything did.
@@ -381,13 +201,12 @@ class Fiber(EffectOwner):
         """
         if self._teardown is None:
             work = self._empty_root if self.parent is None else self._tear_down
-            self._teardown = self.kernel.keep(_marked(work), f"dispose {self.name}")
+            self._teardown = self.kernel.keep(marked(work), f"dispose {self.name}")
             if self.parent is None:
                 self.is_closed = self._is_closing = True
             else:
                 self._retire()
-        inside = _inside.get()
-        if self._teardown not in inside and self._transition not in inside:
+        if self._teardown not in inside_of() and not self.is_inside():
             await asyncio.shield(self._teardown)
 
     async def _empty_root(self) -> None:
@@ -429,26 +248,6 @@ class _Own:
 
     def admits(self, place: Place) -> bool:
         return getattr(place, "fiber", None) is self._fiber
-
-
-async def _marked(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run it so that whatever it calls can tell that it is inside."""
-    task = asyncio.current_task()
-    assert task is not None
-    _inside.set((*(t for t in _inside.get() if not t.done()), task))
-    await work()
-
-
-async def _body(rest: Coroutine[Any, Any, None], who: str) -> None:
-    try:
-        await rest
-    except BaseException as error:
-        raise contained(error, who)  # noqa: B904 -- the same one, or made of it
-
-
-def _add_note(error: BaseException, note: str) -> None:
-    if note not in getattr(error, "__notes__", ()):
-        error.add_note(note)
 
 
 def require_declared(fiber: Fiber, name: str) -> None:

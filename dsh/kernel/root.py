@@ -71,7 +71,7 @@ class Consumer(Protocol):
 class Impl:
     """One provided service: who provides it, where, since when, and for whom it is available."""
 
-    __slots__ = ("check", "fiber", "generation", "is_told", "name", "place", "realm", "value")
+    __slots__ = ("check", "fiber", "generation", "is_told", "name", "place", "realm", "users", "value")
 
     def __init__(
         self,
@@ -86,6 +86,8 @@ class Impl:
     ) -> None:
         self.name, self.value, self.fiber = name, value, fiber
         self.place, self.realm, self.check, self.generation = place, realm, check, generation
+        self.users: dict[Consumer, None] = {}
+        """The fibers that are loaded with it, those that are being unloaded included."""
         self.is_told = False
         """Listeners of `internal/service` know that it is there."""
 

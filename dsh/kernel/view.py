@@ -1,7 +1,7 @@
 """A service as one context sees it: the same object, with that context as its `ctx`.
 
-Inside a method called through a view, `self` is the view: `self.__class__` is the service's class, `type(self)`
-is not.
+Inside a method called through a view, `self` is the view: `self.__class__` is the service's class, and
+`type(self)` is not.
 """
 
 import types

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 import pytest
 
 from dsh.errors import KernelError
-from dsh.kernel import Context, Fiber, owner
+from dsh.kernel import Context, owner
 from dsh.kernel.effect import Disposer
 from tests.aio import aio
 

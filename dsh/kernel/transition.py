@@ -1,0 +1,251 @@
+"""How a fiber moves from state to state: what it waits for, its load, its unload.
+
+Each provided service has a generation; the tuple of the generations a fiber was loaded with is its epoch. A
+changed epoch always means unload, then load; whatever changes during one transition is followed by one other
+(`spec/kernel.md` §5.2, §5.4).
+"""
+
+import asyncio
+import enum
+import inspect
+from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, cast
+
+from dsh.kernel.foreign import contained
+from dsh.kernel.internal import FIBER_CONFIG, FIBER_STATUS, ConfigRequest, StatusChange
+from dsh.kernel.owner import EffectOwner
+from dsh.kernel.plugin import Runtime
+from dsh.kernel.root import Impl, Kernel, Realm
+from dsh.kernel.schema import UnknownKey, resolve_config
+
+if TYPE_CHECKING:
+    from dsh.kernel.context import Context
+    from dsh.kernel.fiber import Fiber
+
+
+class FiberState(enum.IntEnum):
+    """Numeric values as in `spec/kernel.md` §5.2; they show in diagnostics."""
+
+    PENDING = 0
+    LOADING = 1
+    ACTIVE = 2
+    FAILED = 3
+    DISPOSED = 4
+    UNLOADING = 5
+
+
+INACTIVE = None
+Epoch = tuple[int, ...] | None
+
+_inside: "ContextVar[tuple[asyncio.Task[Any], ...]]" = ContextVar("dsh.kernel.inside", default=())
+"""The transitions and teardowns that the running code is part of: it would wait for one of them for ever."""
+
+
+class Machine(EffectOwner):
+    """The moving part of a fiber: its state, its epoch, and the transition that runs."""
+
+    def __init__(self, kernel: Kernel, runtime: Runtime | None, config: Any, *, is_root: bool) -> None:
+        super().__init__()
+        self.kernel = kernel
+        self.runtime = runtime
+        self.uid: int | None = 0 if is_root else next(kernel.uids)
+        self.ctx: Context
+        self.inject: dict[str, Any] = dict(runtime.inject) if runtime else {}
+        self.raw_config = config
+        self.config: Any = None
+        self.state = FiberState.ACTIVE if is_root else FiberState.PENDING
+        self.error: Exception | None = None
+        self.store: dict[str, Impl] | None = {} if is_root else None
+        """The injected services it was loaded with, while it is loaded."""
+        self.provided: dict[Realm, Impl] = {}
+        """The services it provides, by address."""
+        self.on_unknown_key: UnknownKey | None = None
+        """Told of keys that the schema does not know, which are then left out; None makes them an error."""
+        self._candidates: dict[str, Impl] = {}
+        self._revision = 0
+        self._epoch: Epoch = (0,) if is_root else INACTIVE
+        self._prepared: tuple[Epoch, Any] | None = None
+        """A config that was resolved already, and the epoch it is for."""
+        self._transition: asyncio.Task[None] | None = None
+        self._body: asyncio.Task[None] | None = None
+
+    @property
+    def row_chain(self) -> str:
+        """The rows around it, the innermost first."""
+        raise NotImplementedError
+
+    @property
+    def is_active(self) -> bool:
+        return self.state is FiberState.ACTIVE
+
+    def realm_of(self, name: str) -> Realm:
+        """The address a service name has for this fiber."""
+        return self.ctx.realm_of(name)
+
+    @property
+    def missing(self) -> list[str]:
+        """Names of injected services that nobody provides yet."""
+        return [name for name in self.inject if name not in self._candidates]
+
+    # -- readiness -------------------------------------------------------------------------------
+
+    def evaluate(self, name: str) -> None:
+        """Look again whether an injected service is available to this fiber."""
+        impl = self.kernel.impls.get(self.realm_of(name))
+        if impl is not None and impl.available_to(self.ctx):
+            self._candidates[name] = impl
+        else:
+            self._candidates.pop(name, None)
+
+    def refresh(self) -> None:
+        """Compute the epoch anew and start the transition that follows from it, if any."""
+        epoch: Epoch = INACTIVE
+        if self.uid is not None and len(self._candidates) == len(self.inject):
+            epoch = (self._revision, *(self._candidates[name].generation for name in self.inject))
+        self._set_epoch(epoch)
+
+    def _set_epoch(self, new: Epoch) -> None:
+        old, self._epoch = self._epoch, new
+        if new == old:
+            return
+        if self._transition is None:
+            self._start(FiberState.LOADING if old is INACTIVE else FiberState.UNLOADING)
+        elif self._body is not None:
+            self._body.cancel()
+
+    def _start(self, state: FiberState) -> None:
+        epoch = self._epoch
+        work = self._unload if state is FiberState.UNLOADING else lambda: self._load(epoch)
+        self._transition = self.kernel.keep(marked(work), f"{state.name.lower()} {self.name}")
+        self._announce(state)
+
+    def _settle(self) -> None:
+        self._transition = None
+        if self.uid is None:
+            state = FiberState.DISPOSED
+        elif self.error is not None:
+            state = FiberState.FAILED
+        else:
+            state = FiberState.ACTIVE if self._epoch is not INACTIVE else FiberState.PENDING
+        self._announce(state)
+
+    def _announce(self, state: FiberState) -> None:
+        old, self.state = self.state, state
+        if old is state:
+            return
+        try:
+            self.kernel.events.emit(FIBER_STATUS, StatusChange(cast("Fiber", self), old), None)
+        except Exception as error:  # a broken invariant: told to the process, but the fiber moves on
+            self.kernel.failed(error, f"an observer of {self.name}")
+        if self.provided and FiberState.ACTIVE in (old, state):
+            self.kernel.touch([(impl.name, impl.realm) for impl in self.provided.values()])
+
+    # -- loading and unloading -------------------------------------------------------------------
+
+    async def _load(self, seen: Epoch) -> None:
+        """Run the body for this epoch, unless another has come before it could begin."""
+        self.store = dict(self._candidates)
+        for impl in self.store.values():
+            impl.users[self] = None
+        self.error = None
+        self.failures.clear()
+        try:
+            await asyncio.sleep(0)
+            if self._epoch == seen:
+                self._take_config(seen)
+                await self._run_body()
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+        except Exception as error:
+            self.logger.debug("loading %s failed", self.name, exc_info=error)
+            if self._epoch == seen:
+                self.error, self._epoch = error, INACTIVE
+                _add_note(error, f"while loading {self.row_chain}")
+        finally:
+            self._body = None
+        if self._epoch == seen:
+            self._settle()
+        else:
+            self._start(FiberState.UNLOADING)
+
+    def _take_config(self, epoch: Epoch) -> None:
+        prepared, self._prepared = self._prepared, None
+        if prepared is not None and prepared[0] == epoch:
+            self.config = prepared[1]
+        else:
+            self.config = self._resolved(self.raw_config)
+
+    def _resolved(self, raw: Any) -> Any:
+        """What listeners make of a raw config, validated."""
+        request = ConfigRequest(cast("Fiber", self), raw)
+        raw = self.kernel.events.waterfall(FIBER_CONFIG, request, lambda: raw, None)
+        schema = self.runtime.schema if self.runtime else None
+        return raw if schema is None else resolve_config(schema, raw, self.on_unknown_key)
+
+    async def _run_body(self) -> None:
+        assert self.runtime is not None
+        effect, who = self.own("body"), f"plugin {self.name}"
+        try:
+            answer = self.runtime.run(self.ctx, self.config)
+            rest = effect.begin(answer)
+        except BaseException as error:
+            raise contained(error, who)  # noqa: B904 -- the same one, or made of it
+        if rest is None:
+            return
+        self._body = asyncio.ensure_future(_body(rest, who))
+        try:
+            await self._body
+        finally:
+            rest.close()  # one that was cancelled before its first step
+            if inspect.iscoroutine(answer):
+                answer.close()
+
+    async def _unload(self) -> None:
+        await self.run_disposers()
+        for impl in (self.store or {}).values():
+            impl.users.pop(self, None)
+        self.store = None
+        if self._epoch is INACTIVE:
+            self._settle()
+        else:
+            self._start(FiberState.LOADING)
+
+    async def quiet(self) -> None:
+        """Wait until no transition runs; never raises for the fiber's own failure.
+
+        Code that is itself part of the transition, a disposer for instance, does not wait for it.
+        """
+        while (transition := self._transition) is not None and transition not in _inside.get():
+            await asyncio.wait((transition,))
+
+    def is_inside(self) -> bool:
+        """Whether the running code is part of the transition that runs now."""
+        return self._transition in inside_of()
+
+
+def inside_of() -> "tuple[asyncio.Task[Any], ...]":
+    """The transitions and teardowns that the running code is part of."""
+    return _inside.get()
+
+
+async def marked(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run it so that whatever it calls can tell that it is inside."""
+    task = asyncio.current_task()
+    assert task is not None
+    _inside.set((*(t for t in _inside.get() if not t.done()), task))
+    await work()
+
+
+async def _body(rest: Coroutine[Any, Any, None], who: str) -> None:
+    try:
+        await rest
+    except BaseException as error:
+        raise contained(error, who)  # noqa: B904 -- the same one, or made of it
+
+
+def _add_note(error: BaseException, note: str) -> None:
+    if note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
