@@ -10,6 +10,7 @@ policy skip the review; denials, unknown tools and failed bodies pass it (`spec/
 
 import asyncio
 from collections.abc import Awaitable
+from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -55,6 +56,9 @@ class Tools(Protocol):
     def get(self, name: str, scope: object | None = None) -> ToolDefinition | None: ...
 
     def guards(self, scope: object | None = None) -> list[Guard]: ...
+
+    def running(self, definition: ToolDefinition) -> AbstractContextManager[None]:
+        """For as long as a body of this tool runs."""
 
 
 class Invocation:
@@ -189,7 +193,8 @@ class Invocation:
         try:
             definition = self._definition()
             self.body_started = True
-            value = await _contained(_run(definition, execution), f'tool "{definition.name}"')
+            with self._tools.running(definition):
+                value = await _contained(_run(definition, execution), f'tool "{definition.name}"')
             result: ToolResult = success_of(definition, execution, value)
             if _is_cancelled(fused):
                 result = aborted(started=True)

@@ -5,14 +5,16 @@ agent's) it belongs to that scope and shadows inherited tools of the same name (
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import msgspec
 
 from dsh.capabilities.bounds import MAX_TIMER_MS
 from dsh.errors import DshError
-from dsh.kernel import Context, Effect, Service, ServiceKey
+from dsh.kernel import Context, Effect, Fiber, Service, ServiceKey
 from dsh.session.error import JsonError
 from dsh.session.message import ToolSchema
 from dsh.session.value import freeze
@@ -36,6 +38,9 @@ class ToolRegistry(Service):
 
     def __init__(self, ctx: Context) -> None:
         self._layers = Layers()
+        self._owners: dict[int, Fiber] = {}
+        """Who registered each definition, by its identity."""
+        self._bodies: Counter[Fiber] = Counter()
         super().__init__(ctx)
 
     # -- registration ----------------------------------------------------------------------------
@@ -48,7 +53,7 @@ class ToolRegistry(Service):
                 (RESERVED_TOOL) or taken in this very layer (DUPLICATE_TOOL).
             JsonSchemaError: its output schema leaves the subset.
         """
-        checked = _checked(definition)
+        checked, owner = _checked(definition), self.ctx.fiber
         own = self._layers.own(self.ctx.scope)
         if own is not None and checked.name in own.tools:
             raise ToolRegistrationError(
@@ -57,9 +62,11 @@ class ToolRegistry(Service):
 
         def add(layer: Layer) -> Callable[[], None]:
             layer.tools[checked.name] = checked
+            self._owners[id(checked)] = owner
 
             def remove() -> None:
                 del layer.tools[checked.name]
+                del self._owners[id(checked)]
 
             return remove
 
@@ -179,6 +186,23 @@ class ToolRegistry(Service):
     def begin(self, call: ToolCall) -> Invocation:
         """Take a call up; its stages are the caller's to drive."""
         return Invocation(self, call)
+
+    @contextmanager
+    def running(self, definition: ToolDefinition) -> Iterator[None]:
+        """A body of this tool runs: until it ends, no edit of the composition restarts what it stands on."""
+        owner = self._owners.get(id(definition))
+        if owner is None:
+            yield
+            return
+        self._bodies[owner] += 1
+        owner.held = owner.held or f"tool {definition.name} is running"
+        try:
+            yield
+        finally:
+            self._bodies[owner] -= 1
+            if not self._bodies[owner]:
+                del self._bodies[owner]
+                owner.held = ""
 
     async def run(self, call: ToolCall) -> ToolResult:
         """Take a call through all stages."""

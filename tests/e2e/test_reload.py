@@ -199,9 +199,9 @@ def test_a_task_that_is_being_done_is_not_torn_from_what_it_uses(space: Workspac
         patch = space.home / "dsh.patch.yml"
         write(patch, "- {id: agent-loop, merge: {maxParallelToolCalls: 3}}\n")
         time.sleep(1.5)
-        write(
-            patch, "- {id: llm-offline, disabled: false}\n- {id: session-title, merge: {maxTitleBytes: 70}}\n"
-        )
+        write(patch, "- {id: bash-sandbox, merge: {graceMs: 100}}\n")
+        time.sleep(1.5)
+        write(patch, "- {id: session-title, merge: {maxTitleBytes: 70}}\n")
         time.sleep(1.5)
         space.write("done", "")
         done = finish(process)
@@ -214,7 +214,11 @@ def test_a_task_that_is_being_done_is_not_torn_from_what_it_uses(space: Workspac
         f"dsh: {patch}: not applied: agent-loop (agent-loop) cannot change now: headless-runner is doing its "
         "task; it takes effect with the next start"
     )
-    assert said[1:] == [f"dsh: {patch}: applied; changed rows: session-title"]
+    assert said[1] == (
+        f"dsh: {patch}: not applied: bash-sandbox (bash-sandbox) cannot change now: tool bash is running; "
+        "it takes effect with the next start"
+    )
+    assert said[2:] == [f"dsh: {patch}: applied; changed rows: session-title"]
 
 
 def _await(is_so: Callable[[], bool], process: "subprocess.Popen[bytes]") -> None:

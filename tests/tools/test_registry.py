@@ -1,5 +1,6 @@
 """Registration, layers, restrictions, guards."""
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -405,3 +406,29 @@ def test_what_a_scope_sees_is_what_its_layers_say(operations: list[tuple[str, in
             )
             expected = None if hidden or at is None else inward_first[at].tools[name]
             assert layers.find(name, key) is visible.get(name) is expected
+
+
+@aio
+async def test_who_brought_a_tool_is_held_while_bodies_of_it_run() -> None:
+    ctx, tools = new_registry()
+    go = asyncio.Event()
+    seen: list[str] = []
+
+    async def body(_: Any, __: Any) -> str:
+        await go.wait()
+        return "done"
+
+    def plugin(ctx: Context) -> None:
+        ctx.use(TOOLS).register(tool("a", body))
+
+    fiber = await ctx.plugin(plugin, inject=[TOOLS])
+    calls = [asyncio.ensure_future(tools.run(call("a"))) for _ in range(2)]
+    await asyncio.sleep(0)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    seen.append(fiber.held)
+    go.set()
+    await asyncio.gather(*calls)
+    seen.append(fiber.held)
+
+    assert seen == ["tool a is running", ""]
