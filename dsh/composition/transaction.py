@@ -6,7 +6,7 @@ reverse. Rows that say the same as before keep their fiber (`spec/composition.md
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from typing import Literal, Protocol
 
@@ -156,6 +156,12 @@ class Transaction:
         self._tree, self._old, self._new, self._bound_s = tree, tree.roots, roots, bound_s
         self.changes = Changes(self._old, roots)
         self._was_active = [entry for entry in _walk(self._old) if entry.is_active]
+        self._was_down = {
+            entry: entry.fiber.state
+            for entry in _walk(self._old)
+            if entry.fiber is not None and entry.is_live and not entry.is_active
+        }
+        """Rows that stood there without running: optional ones, or broken by an earlier edit."""
 
     def check(self) -> None:
         """Refuse configs that do not fit, and what would restart a fiber that is held.
@@ -187,6 +193,7 @@ class Transaction:
         try:
             await self._stop(self.changes.stopped)
             await self._go(self._new, self.changes.updated, self.changes.rebound)
+            await self._retry([new for old, new in self.changes.kept if old in self._was_down])
             judge()
         except Exception as error:
             if not self._tree.owner_ctx.closed:  # else all of it is going down anyway
@@ -211,7 +218,10 @@ class Transaction:
         self._tree.roots = self._old
         try:
             undone = [(new, old) for old, new in self.changes.updated]
-            await self._go(self._old, undone, [(new, old) for old, new in self.changes.rebound])
+            late = [e for e, state in self._was_down.items() if e.fiber and e.fiber.state is not state]
+            await self._stop(late)  # or they would keep what belongs to rows that did run
+            await self._go(self._old, undone, [(new, old) for old, new in self.changes.rebound], late)
+            await self._go(late, [], [])
         except Exception as error:
             problems.append(described(error))
         broken = [entry for entry in self._was_active if not entry.is_active]
@@ -222,6 +232,12 @@ class Transaction:
             problems.append(str(entry.report()))
         detail = f"{'; '.join(problems)}; this was to be undone: {described(cause)}"
         raise StageError("rollback", broken[0], detail) from cause
+
+    async def _retry(self, entries: list[Entry]) -> None:
+        """Give rows that had failed before the edit another chance: what stood in their way may be gone."""
+        failed = [entry for entry in entries if entry.fiber is not None and entry.fiber.error is not None]
+        await self._stop(failed)
+        await self._go(failed, [], [])
 
     async def _stop(self, entries: list[Entry]) -> None:
         for entry in Graph(self._tree.owner_ctx.kernel).stop_order(entries):
@@ -237,14 +253,17 @@ class Transaction:
             if (error := ending.exception()) is not None:
                 raise StageError("dispose", entry, described(error)) from error
 
-    async def _go(self, roots: list[Entry], updated: list[Pair], rebound: list[Pair]) -> None:
+    async def _go(
+        self, roots: list[Entry], updated: list[Pair], rebound: list[Pair], later: Collection[Entry] = ()
+    ) -> None:
         """Bring the fibers of a tree to what its rows say, and wait until all have come to rest."""
         try:
             async with asyncio.timeout(self._bound_s):
                 with self._tree.working():
                     self._rebind([entry for _, entry in rebound])
                     for entry in _walk(roots):
-                        self._tree.mount(entry)
+                        if entry not in later:
+                            self._tree.mount(entry)
                     await asyncio.gather(*(_update(entry) for _, entry in updated))
                     await self._tree.settled()
                 await self._tree.settled()
