@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
 
-from dsh.composition.audit import RowReport, not_active
+from dsh.composition.audit import BootError, RowReport, not_active
 from dsh.composition.compose import Composition
 from dsh.composition.entry import Entry
 from dsh.composition.event import CONFIG_UPDATE
@@ -26,7 +26,7 @@ from dsh.composition.value import Seq
 from dsh.errors import CompositionError
 from dsh.kernel import FIBER_STATUS, Context, Fiber, FiberState, ServiceKey
 from dsh.kernel.fiber import FIBER_UPDATE, StatusChange, UpdateRequest
-from dsh.kernel.schema import simplify
+from dsh.kernel.schema import ValidationError, simplify
 
 if TYPE_CHECKING:
     from dsh.composition.overlay import Step
@@ -230,7 +230,7 @@ class Loader(MountedTree):
         self, steps: Sequence["Step"], documents: Mapping[str, Seq], targets: Sequence[str]
     ) -> None:
         """Bring the tree to these steps and documents of includes, or leave it as it was (`editing.py`)."""
-        from dsh.composition.transaction import StageError
+        from dsh.composition.transaction import Stage, StageError
 
         def judge() -> None:
             for entry in self.entries:
@@ -239,7 +239,12 @@ class Loader(MountedTree):
                     raise StageError("apply", entry, report.detail)
 
         assert self.composition is not None
-        await self._edit(self.composition, steps, judge=judge, documents=documents)
+        try:
+            await self._edit(self.composition, steps, judge=judge, documents=documents)
+        except BootError as error:
+            first = error.reports[0]
+            stage: Stage = "apply" if isinstance(first.error, ValidationError) else "import"
+            raise StageError(stage, first, first.detail) from first.error
 
     def _moved(self, change: StatusChange) -> None:
         """Listener of `internal/status`: a row that has ended by itself stays switched off."""
