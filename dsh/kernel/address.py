@@ -53,18 +53,17 @@ def provide(ctx: "Context", name: str, value: Any, check: "Callable[[Context], A
 
 
 def _withdraw(fiber: Fiber, impl: Impl) -> Awaitable[None]:
-    """Consumers first: they have settled before the provider itself can no longer read its service."""
+    """Consumers first: who was loaded with it is unloaded before the provider itself gives it up."""
     kernel = fiber.kernel
     if kernel.impls.get(impl.realm) is impl:
         del kernel.impls[impl.realm]
-    touched = kernel.touch([(impl.name, impl.realm)])
+    kernel.touch([(impl.name, impl.realm)])
     if impl.is_told:
         kernel.tell(impl, is_there=False)
 
     async def settle() -> None:
-        for consumer in (*touched, *impl.users):
-            if consumer is not fiber:
-                await consumer.quiet()
+        for consumer in tuple(impl.users):
+            await consumer.released(impl, fiber)
         if fiber.provided.get(impl.realm) is impl:
             del fiber.provided[impl.realm]
 

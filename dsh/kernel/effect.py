@@ -81,6 +81,14 @@ class Effect:
     def children(self) -> "list[Effect]":
         return [d for d in self._disposers if isinstance(d, Effect)]
 
+    def providers(self) -> "Iterator[Effect]":
+        """The effect itself, if it provides a service, and those that moved into it, the latest first."""
+        if self.is_provider:
+            yield self
+        for child in reversed(self._disposers):
+            if isinstance(child, Effect):
+                yield from child.providers()
+
     @property
     def active(self) -> bool:
         return self._disposal is None
@@ -93,8 +101,10 @@ class Effect:
 
     def __call__(self) -> Disposal:
         if self._disposal is None:
-            self.owner.release(self)
+            self._disposal = Disposal(self.label, [], None)  # what a disposer that calls it again gets
             self._disposal = self._undo()
+            if not self._disposal.pending:
+                self.owner.release(self)
         return self._disposal
 
     def release(self) -> None:
@@ -141,8 +151,9 @@ class Effect:
                     except BaseException as error:
                         errors.append(contained(error, f"a disposer of {self.label}"))
                 if not self._disposers:
-                    return
+                    break
                 answer = self._dispose_one(errors)
+            self.owner.release(self)
 
         return self.owner.keep(finish(), f"dispose {self.label}")
 

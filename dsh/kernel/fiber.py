@@ -23,7 +23,7 @@ from dsh.kernel.internal import UpdateRequest as UpdateRequest
 from dsh.kernel.journal import FiberLogger, Journal
 from dsh.kernel.plugin import Runtime
 from dsh.kernel.root import Kernel
-from dsh.kernel.transition import INACTIVE, Machine, inside_of, marked
+from dsh.kernel.transition import INACTIVE, Machine, current, waiting
 from dsh.kernel.transition import FiberState as FiberState
 from dsh.kernel.tree import FiberTree, tree_of
 
@@ -201,13 +201,15 @@ class Fiber(Machine):
         """
         if self._teardown is None:
             work = self._empty_root if self.parent is None else self._tear_down
-            self._teardown = self.kernel.keep(marked(work), f"dispose {self.name}")
+            self._teardown = self.kernel.keep(self.marked(work), f"dispose {self.name}")
             if self.parent is None:
                 self.is_closed = self._is_closing = True
             else:
                 self._retire()
-        if self._teardown not in inside_of() and not self.is_inside():
-            await asyncio.shield(self._teardown)
+        waiter = current()
+        if waiter is None or not self.leads_to(waiter):
+            with waiting(waiter, self):
+                await asyncio.shield(self._teardown)
 
     async def _empty_root(self) -> None:
         try:
@@ -230,10 +232,10 @@ class Fiber(Machine):
         self.kernel.events.emit(FIBER_CREATED, self, None, is_contained=True)
 
     async def _tear_down(self) -> None:
-        await self.quiet()
+        await self._rest()
         if self.state is not FiberState.DISPOSED:
             self._start(FiberState.UNLOADING)
-            await self.quiet()
+            await self._rest()
         if self.parent is not None:
             self.parent.fiber.children.pop(self, None)
         if self.mount is not None:

@@ -117,7 +117,8 @@ class EffectOwner:
     async def run_disposers(self) -> None:
         """Last in first out, one after the other; what is provided goes first."""
         effects = list(reversed(self._effects))
-        for effect in [e for e in effects if e.is_provider] + [e for e in effects if not e.is_provider]:
+        first = [provider for effect in effects for provider in effect.providers()]
+        for effect in (*first, *(e for e in effects if not e.is_provider)):
             slow = asyncio.get_running_loop().call_later(
                 SLOW_DISPOSER_S, self.logger.warning, "still disposing %s of %s", effect.label, self.name
             )

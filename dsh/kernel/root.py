@@ -67,6 +67,8 @@ class Consumer(Protocol):
 
     async def quiet(self) -> None: ...
 
+    async def released(self, impl: "Impl", provider: Any) -> None: ...
+
 
 class Impl:
     """One provided service: who provides it, where, since when, and for whom it is available."""

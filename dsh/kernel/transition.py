@@ -6,9 +6,10 @@ changed epoch always means unload, then load; whatever changes during one transi
 """
 
 import asyncio
+import contextlib
 import enum
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, cast
 
@@ -38,8 +39,10 @@ class FiberState(enum.IntEnum):
 INACTIVE = None
 Epoch = tuple[int, ...] | None
 
-_inside: "ContextVar[tuple[asyncio.Task[Any], ...]]" = ContextVar("dsh.kernel.inside", default=())
-"""The transitions and teardowns that the running code is part of: it would wait for one of them for ever."""
+_inside: "ContextVar[tuple[Machine, asyncio.Task[None]] | None]" = ContextVar(
+    "dsh.kernel.inside", default=None
+)
+"""The fiber whose transition or teardown the running code is part of, and its task."""
 
 
 class Machine(EffectOwner):
@@ -69,6 +72,7 @@ class Machine(EffectOwner):
         """A config that was resolved already, and the epoch it is for."""
         self._transition: asyncio.Task[None] | None = None
         self._body: asyncio.Task[None] | None = None
+        self._waits_for: dict[Machine, int] = {}
 
     @property
     def row_chain(self) -> str:
@@ -117,7 +121,7 @@ class Machine(EffectOwner):
     def _start(self, state: FiberState) -> None:
         epoch = self._epoch
         work = self._unload if state is FiberState.UNLOADING else lambda: self._load(epoch)
-        self._transition = self.kernel.keep(marked(work), f"{state.name.lower()} {self.name}")
+        self._transition = self.kernel.keep(self.marked(work), f"{state.name.lower()} {self.name}")
         self._announce(state)
 
     def _settle(self) -> None:
@@ -150,6 +154,7 @@ class Machine(EffectOwner):
             impl.users[self] = None
         self.error = None
         self.failures.clear()
+        is_cancelled = False
         try:
             await asyncio.sleep(0)
             if self._epoch == seen:
@@ -159,6 +164,7 @@ class Machine(EffectOwner):
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
+            is_cancelled = True
         except Exception as error:
             self.logger.debug("loading %s failed", self.name, exc_info=error)
             if self._epoch == seen:
@@ -166,7 +172,7 @@ class Machine(EffectOwner):
                 _add_note(error, f"while loading {self.row_chain}")
         finally:
             self._body = None
-        if self._epoch == seen:
+        if self._epoch == seen and not is_cancelled:
             self._settle()
         else:
             self._start(FiberState.UNLOADING)
@@ -218,25 +224,65 @@ class Machine(EffectOwner):
 
         Code that is itself part of the transition, a disposer for instance, does not wait for it.
         """
-        while (transition := self._transition) is not None and transition not in _inside.get():
+        await self._while_moving(lambda: True, current())
+
+    async def released(self, impl: Impl, provider: Any) -> None:
+        """Wait until this fiber no longer holds the service of that provider."""
+        await self._while_moving(lambda: self in impl.users, provider)
+
+    async def _while_moving(self, goes_on: Callable[[], bool], waiter: "Machine | None") -> None:
+        """Wait for one transition after the other, unless that would close a circle of fibers that wait."""
+        while (transition := self._transition) is not None and goes_on():
+            if waiter is not None and self.leads_to(waiter):
+                return
+            with waiting(waiter, self):
+                await asyncio.wait((transition,))
+
+    async def _rest(self) -> None:
+        """Wait until no transition runs: for the fiber's own teardown."""
+        while (transition := self._transition) is not None:
             await asyncio.wait((transition,))
 
-    def is_inside(self) -> bool:
-        """Whether the running code is part of the transition that runs now."""
-        return self._transition in inside_of()
+    def leads_to(self, other: "Machine") -> bool:
+        """Whether this fiber is the other, or waits for it over any number of fibers."""
+        seen: set[Machine] = set()
+        ahead: list[Machine] = [self]
+        while ahead:
+            if (fiber := ahead.pop()) is other:
+                return True
+            if fiber not in seen:
+                seen.add(fiber)
+                ahead.extend(fiber._waits_for)
+        return False
+
+    async def marked(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run it so that whatever it calls can tell that it is part of this fiber's moving."""
+        task = asyncio.current_task()
+        assert task is not None
+        _inside.set((self, task))
+        await work()
 
 
-def inside_of() -> "tuple[asyncio.Task[Any], ...]":
-    """The transitions and teardowns that the running code is part of."""
-    return _inside.get()
+def current() -> Machine | None:
+    """The fiber whose transition or teardown the running code is part of."""
+    inside = _inside.get()
+    return inside[0] if inside is not None and not inside[1].done() else None
 
 
-async def marked(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run it so that whatever it calls can tell that it is inside."""
-    task = asyncio.current_task()
-    assert task is not None
-    _inside.set((*(t for t in _inside.get() if not t.done()), task))
-    await work()
+@contextlib.contextmanager
+def waiting(waiter: Machine | None, other: Machine) -> Iterator[None]:
+    """Note that one fiber's moving waits for another's."""
+    if waiter is None:
+        yield
+        return
+    waits = waiter._waits_for
+    waits[other] = waits.get(other, 0) + 1
+    try:
+        yield
+    finally:
+        waits[other] -= 1
+        if not waits[other]:
+            del waits[other]
 
 
 async def _body(rest: Coroutine[Any, Any, None], who: str) -> None:

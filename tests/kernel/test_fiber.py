@@ -143,6 +143,25 @@ async def test_consumers_quiesce_before_the_provider_releases_anything() -> None
 
 
 @aio
+async def test_consumers_quiesce_first_also_where_the_body_hands_out_its_provide() -> None:
+    ctx = Context()
+    log: list[str] = []
+
+    async def provider(c: Context) -> AsyncIterator[Disposer]:
+        yield c.provide("disk", "disk")
+        c.effect(lambda: lambda: log.append("disk closed"))
+
+    def consumer(c: Context) -> None:
+        c.effect(lambda: lambda: log.append(f"consumer done with {c.disk}"))
+
+    owner = await ctx.plugin(provider)
+    await ctx.plugin(consumer, inject=["disk"])
+    await owner.dispose()
+
+    assert log == ["consumer done with disk", "disk closed"]
+
+
+@aio
 async def test_every_caller_of_dispose_waits_for_the_same_teardown() -> None:
     ctx = Context()
     log: list[str] = []

@@ -387,3 +387,78 @@ async def test_everybody_else_waits_for_the_teardown_also_when_it_began_in_a_dis
     await restart
 
     assert log == ["gone"]
+
+
+@pytest.mark.parametrize("first", ["waiting", "child", "between", "root"])
+@aio
+async def test_fibers_that_need_each_other_in_a_circle_still_end(first: str) -> None:
+    """What is mounted under a waiting fiber may be what it waits for: then somebody has to go first."""
+    root = Context()
+    log: list[str] = []
+
+    def noting(name: str, *provides: str) -> Callable[[Context], None]:
+        def body(ctx: Context) -> None:
+            async def undo() -> None:
+                await asyncio.sleep(0)
+                log.append(name)
+
+            ctx.effect(lambda: undo)
+            for service in provides:
+                ctx.provide(service, name)
+
+        return body
+
+    fibers = {"waiting": root.plugin(noting("waiting"), inject=["a"])}
+    fibers["child"] = fibers["waiting"].ctx.plugin(noting("child", "b"))
+    fibers["between"] = root.plugin(noting("between", "a"), inject=["b"])
+    fibers["root"] = root.fiber
+    await rest(root)
+    assert all(fiber.is_active for fiber in fibers.values())
+
+    await asyncio.wait_for(fibers[first].dispose(), 5)
+    await asyncio.wait_for(root.dispose(), 5)
+
+    assert sorted(log) == ["between", "child", "waiting"]
+    assert root.statistics().fibers == 0
+
+
+@aio
+async def test_disposing_a_provider_does_not_wait_for_what_its_consumer_does_next() -> None:
+    """The consumer loads again with another provider, and its body does not end."""
+    root = Context()
+    gate = asyncio.Event()
+    loads: list[int] = []
+
+    async def body(ctx: Context) -> None:
+        loads.append(ctx.a)
+        if len(loads) == 2:
+            await gate.wait()
+
+    first = await root.plugin(lambda ctx: ctx.provide("a", 1))
+    consumer = await root.plugin(body, inject=["a"])
+    [effect] = [provider for effect in first.effects for provider in effect.providers()]
+    gone = effect()
+    root.provide("a", 2)
+    await asyncio.wait_for(first.dispose(), 5)
+    await asyncio.wait_for(gone, 5)
+
+    assert (loads, consumer.state.name) == ([1, 2], "LOADING")
+    await root.dispose()
+
+
+@aio
+async def test_unloading_joins_an_undo_that_is_under_way() -> None:
+    root = Context()
+    log: list[str] = []
+
+    async def slow() -> None:
+        await asyncio.sleep(0.005)
+        log.append("undone")
+
+    fiber = await root.plugin(lambda ctx: None)
+    effect = fiber.ctx.effect(lambda: slow)
+    effect()
+    await fiber.dispose()
+
+    assert log == ["undone"]
+    assert effect() is effect()
