@@ -17,6 +17,7 @@ from dsh.kernel.fiber import FIBER_CREATED, Fiber
 from dsh.kernel.internal import LISTENER_ADDED, ListenerRequest
 from dsh.kernel.journal import Exporter
 from dsh.kernel.key import Event, ServiceKey, name_of
+from dsh.kernel.node import Node
 from dsh.kernel.plugin import Registry, inject_map, runtime_of
 from dsh.kernel.root import Consumer, Kernel, Realm
 from dsh.kernel.tree import Statistics, statistics_of
@@ -28,67 +29,18 @@ R = TypeVar("R")
 Listener = Callable[..., Any]
 
 
-class Context:
+class Context(Node):
     """A node in the tree of scopes. `Context()` makes a root; everything else is derived."""
 
-    __slots__ = (
-        "__weakref__",
-        "_meta",
-        "_parent",
-        "fiber",
-        "kernel",
-        "own_intercepts",
-        "own_realms",
-        "reads_from",
-        "scope",
-    )
-
-    _parent: "Context | None"
-    _meta: Mapping[str, Any]
-    fiber: Fiber
-    """Whose effects are what is registered here."""
-    kernel: Kernel
-    own_realms: Mapping[str, Realm]
-    """The addresses that this context adds to those of its parent; changed by `rebind` alone."""
-    own_intercepts: Mapping[str, Any]
-    """The intercepts that this context adds."""
-    reads_from: "Context | None"
-    """Where attributes are read instead: the provider's context, inside a method of its service."""
-    scope: object | None
+    __slots__ = ()
 
     def __init__(self) -> None:
         self._set_up(None, Kernel(), {}, {}, {}, None)
         self.fiber = Fiber(self.kernel, None, None, None)
         self.fiber.ctx = self
 
-    def _set_up(
-        self,
-        parent: "Context | None",
-        kernel: Kernel,
-        realms: Mapping[str, Realm],
-        intercepts: Mapping[str, Any],
-        meta: Mapping[str, Any],
-        scope: object | None,
-    ) -> None:
-        put = object.__setattr__
-        put(self, "_parent", parent)
-        put(self, "kernel", kernel)
-        put(self, "own_realms", realms)
-        put(self, "own_intercepts", intercepts)
-        put(self, "_meta", meta)
-        put(self, "reads_from", None)
-        put(self, "scope", scope)
-
     def __repr__(self) -> str:
         return f"<Context {self.fiber.name}>"
-
-    @property
-    def root(self) -> "Context":
-        """The context that all others of the tree are derived from."""
-        ctx = self
-        while ctx._parent is not None:
-            ctx = ctx._parent
-        return ctx
 
     @property
     def closed(self) -> bool:
@@ -111,41 +63,6 @@ class Context:
         name = self.intercepted("logger").get("name")
         return self.fiber.logger_named(name) if isinstance(name, str) and name else self.fiber.logger
 
-    # -- derivation ------------------------------------------------------------------------------
-
-    def _child(
-        self,
-        *,
-        fiber: Fiber | None = None,
-        realms: Mapping[str, Realm] | None = None,
-        intercepts: Mapping[str, Any] | None = None,
-        meta: Mapping[str, Any] | None = None,
-    ) -> "Context":
-        child = object.__new__(Context)
-        scope = meta["scope"] if meta and "scope" in meta else self.scope
-        child._set_up(self, self.kernel, realms or {}, intercepts or {}, meta or {}, scope)
-        object.__setattr__(child, "fiber", fiber or self.fiber)
-        return child
-
-    def extend(self, **meta: Any) -> "Context":
-        """A child with additional metadata; `scope=KEY` tags what is registered through it."""
-        return self._child(meta=meta)
-
-    def isolate(self, key: ServiceKey[Any] | str, realm: Realm | None = None) -> "Context":
-        """A child in which the service name has another address: a private one, or the given one."""
-        name = name_of(key)
-        return self._child(realms={name: realm or Realm(name)})
-
-    def intercept(self, key: ServiceKey[Any] | str, config: Any) -> "Context":
-        """A child whose reads of that service carry `config` (see `intercepted`)."""
-        return self._child(intercepts={name_of(key): config})
-
-    def derive(
-        self, *, isolate: Mapping[str, Realm] | None = None, intercept: Mapping[str, Any] | None = None
-    ) -> "Context":
-        """A child with these addresses and intercepts, which `rebind` can change later."""
-        return self._child(realms=dict(isolate or {}), intercepts=dict(intercept or {}))
-
     def rebind(
         self, *, isolate: Mapping[str, Realm] | None = None, intercept: Mapping[str, Any] | None = None
     ) -> list[Consumer]:
@@ -159,55 +76,6 @@ class Context:
             KernelError: at a new address somebody else provides the name; then nothing has changed.
         """
         return address.rebind(self, isolate, intercept)
-
-    def reading_from(self, owner: "Context") -> "Context":
-        """A child that reads services as `owner` does; what it registers is still this context's."""
-        child = self._child()
-        object.__setattr__(child, "reads_from", owner)
-        return child
-
-    def is_below(self, other: "Context") -> bool:
-        """Whether this context is the other or was derived from it, over any number of plugins."""
-        ctx: Context | None = self
-        while ctx is not None and ctx is not other:
-            ctx = ctx._parent
-        return ctx is not None
-
-    def meta(self, name: str, default: Any = None) -> Any:
-        """Inherited metadata."""
-        ctx: Context | None = self
-        while ctx is not None:
-            if name in ctx._meta:
-                return ctx._meta[name]
-            ctx = ctx._parent
-        return default
-
-    def intercept_layers(self, key: ServiceKey[Any] | str) -> list[Mapping[str, Any]]:
-        """All intercept layers for a service: the root's first, the nearest last."""
-        name, layers = name_of(key), []
-        ctx: Context | None = self
-        while ctx is not None:
-            if isinstance(layer := ctx.own_intercepts.get(name), Mapping):
-                layers.append(layer)
-            ctx = ctx._parent
-        layers.reverse()
-        return layers
-
-    def intercepted(self, key: ServiceKey[Any] | str) -> dict[str, Any]:
-        """The intercept layers for a service, merged shallowly: the nearest counts."""
-        merged: dict[str, Any] = {}
-        for layer in self.intercept_layers(key):
-            merged.update(layer)
-        return merged
-
-    def realm_of(self, name: str) -> Realm:
-        """The address a service name has here."""
-        ctx: Context | None = self
-        while ctx is not None:
-            if name in ctx.own_realms:
-                return ctx.own_realms[name]
-            ctx = ctx._parent
-        return self.kernel.realm(name)
 
     # -- services --------------------------------------------------------------------------------
 
@@ -261,7 +129,7 @@ class Context:
         return address.read(self, name)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name in Context.__slots__:
+        if name.startswith("_") or name in Node.__slots__:
             raise AttributeError(name)
         if (accessor := self.kernel.accessors.get(name)) is not None:
             return accessor.read(self)
