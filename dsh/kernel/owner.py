@@ -67,6 +67,7 @@ class EffectOwner:
         return effect
 
     def release(self, effect: Effect) -> None:
+        """Hold an effect no longer: it was undone, has ended, or moved into another."""
         self._effects.pop(effect, None)
 
     def keep(self, coro: Coroutine[Any, Any, Any], label: str) -> "asyncio.Task[Any]":

@@ -81,6 +81,7 @@ class Machine(EffectOwner):
 
     @property
     def is_active(self) -> bool:
+        """Whether its body has run and what it provides can be used."""
         return self.state is FiberState.ACTIVE
 
     def realm_of(self, name: str) -> Realm:
