@@ -15,7 +15,7 @@ from docs.generate.source import REPOSITORY, loaded, module_names, texts
 from dsh.capabilities.headless import USAGE
 from dsh.cli import app as typer_app
 from dsh.cli.process import EXIT_CODES
-from dsh.composition.explanation import Explanation
+from dsh.composition.explain.shape import Explanation
 from dsh.errors import PIPE_CLOSED, DshError
 
 WIDTH = "100"

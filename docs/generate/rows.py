@@ -9,9 +9,9 @@ from docs.generate.markdown import code, fenced, listed, table
 from docs.generate.schema import ABSENT, BELOW, REQUIRED, Key, keys_of
 from docs.generate.source import first_paragraph, loaded, module_doc, module_names
 from dsh.composition.dump import dump_rows
+from dsh.composition.mount.resolve import exported, find_plugin
 from dsh.composition.plugin_name import normalise
 from dsh.composition.profile import read_layer, shipped, shipped_names
-from dsh.composition.resolve import exported, find_plugin
 from dsh.composition.row import Patch, Row
 from dsh.errors import CompositionError
 from dsh.kernel import Event, ServiceKey

@@ -13,10 +13,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from dsh.composition.source import read_bytes
-from dsh.composition.user_file import UserFileError, locked, replace
+from dsh.composition.text.source import read_bytes
+from dsh.composition.text.user_file import UserFileError, locked, replace
+from dsh.composition.text.yaml import YamlError, parse_yaml
 from dsh.composition.value import Expr, Mark, MarkedError
-from dsh.composition.yaml import YamlError, parse_yaml
 
 EXTENSIONS = (".yaml", ".yml", ".json")
 _SAFE = ("not UTF-8 text", "the file is larger", "nested more than", "an alias that", "more than")
@@ -113,7 +113,7 @@ class UserDocument:
             MarkedError: the text is written in a way that the change would spoil; nothing has happened.
             UserFileError: the file cannot be written; the old one is untouched.
         """
-        from dsh.composition.edit import Edit, EditError, edited
+        from dsh.composition.text.edit import Edit, EditError, edited
 
         file = str(self.path)
         if self.path.suffix == ".json":

@@ -34,7 +34,7 @@ from dsh.cli.stream import Output, claim_output
 from dsh.composition.compose import Composition, compose
 from dsh.composition.environment import export, load_environment
 from dsh.composition.home import HomePaths, home_path
-from dsh.composition.loader import Facts, Loader, start_bound
+from dsh.composition.mount.loader import Facts, Loader, start_bound
 from dsh.composition.profile import PROFILE_FILE, profile_folder
 from dsh.errors import CompositionError
 from dsh.kernel import Context, Fiber
@@ -69,7 +69,7 @@ def boot(invocation: Invocation, watchdog: Watchdog) -> int:
     for warning in (*warnings, *composition.warnings):
         output.notice(f"dsh: {warning}")
     if invocation.locked is not None:
-        from dsh.composition.lock import require_locked
+        from dsh.composition.lock.document import require_locked
 
         require_locked(composition, home, Path(invocation.locked))
     export(environment, os.environ)
@@ -186,7 +186,7 @@ class _Run:
 
         async def follow() -> None:
             await asyncio.sleep(WATCH_AFTER_S)
-            from dsh.composition.reload import Reload, fixed_files
+            from dsh.composition.mount.reload import Reload, fixed_files
 
             manifest = profile_folder(self._facts.home, self._facts.profile) / PROFILE_FILE
             fixed = fixed_files(self._composition.layers, manifest)

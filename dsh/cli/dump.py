@@ -32,16 +32,16 @@ def dumped(invocation: Invocation) -> str:
     for warning in composition.warnings:
         notice(f"dsh: {warning}")
     if not default_only and any(inner.name == INCLUDE for row in composition.rows for inner in row.walk()):
-        from dsh.composition.included import warnings_of_includes
+        from dsh.composition.mount.included import warnings_of_includes
 
         for warning in warnings_of_includes(composition.rows):
             notice(f"dsh: {warning}")
     if invocation.locked is not None:
-        from dsh.composition.lock import require_locked
+        from dsh.composition.lock.document import require_locked
 
         require_locked(composition, home, Path(invocation.locked))
     if invocation.is_lock:
-        from dsh.composition.lock import lock_text
+        from dsh.composition.lock.document import lock_text
 
         return lock_text(composition, home)
     return dump(composition)

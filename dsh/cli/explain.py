@@ -13,15 +13,15 @@ import msgspec
 from dsh.cli.directory import enter
 from dsh.cli.explain_text import described
 from dsh.cli.stream import claim_output
-from dsh.composition.audit import not_loaded
 from dsh.composition.compose import compose
 from dsh.composition.environment import load_environment
-from dsh.composition.explain import explain
-from dsh.composition.explanation import Explanation, only
-from dsh.composition.facts import Facts
+from dsh.composition.explain.gather import explain
+from dsh.composition.explain.shape import Explanation, only
 from dsh.composition.grammar import closest
 from dsh.composition.home import home_path
-from dsh.composition.plan import Plan
+from dsh.composition.mount.audit import not_loaded
+from dsh.composition.mount.facts import Facts
+from dsh.composition.mount.plan import Plan
 from dsh.composition.profile import site_folder
 from dsh.errors import UsageError
 

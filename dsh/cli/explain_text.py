@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from dsh.composition.explanation import Explanation, RowInfo, ServiceInfo, ValueInfo
+from dsh.composition.explain.shape import Explanation, RowInfo, ServiceInfo, ValueInfo
 
 WIDTH = 80
 _STATES = {

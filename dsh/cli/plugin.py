@@ -14,13 +14,17 @@ from dsh.cli.package_manager import Terminated, find_manager
 from dsh.cli.stream import notice
 from dsh.composition.bundle import bundle_in, installed_names
 from dsh.composition.home import check_home, home_path
-from dsh.composition.manifest import (
+from dsh.composition.package.manifest import (
     BUNDLES_OF_A_NEW_PROFILE,
     Reconciled,
     initial_text,
     reconciled,
     requirements,
 )
+from dsh.composition.package.plan import Plan, plan_add, plan_remove
+from dsh.composition.package.site import Package, installation, packages_in
+from dsh.composition.package.stub import write_stubs
+from dsh.composition.package.update import SiteError, Staging, staged
 from dsh.composition.profile import (
     PATCH_FILE,
     PROFILE_FILE,
@@ -33,11 +37,7 @@ from dsh.composition.profile import (
     site_folder,
 )
 from dsh.composition.requirement import project_of, split_words
-from dsh.composition.site import Package, installation, packages_in
-from dsh.composition.site_plan import Plan, plan_add, plan_remove
-from dsh.composition.site_stub import write_stubs
-from dsh.composition.site_update import SiteError, Staging, staged
-from dsh.composition.user_file import locked, replace
+from dsh.composition.text.user_file import locked, replace
 
 LOCK_WAIT_S = 600.0
 """How long to wait for another `dsh plugin` of the same profile; it may be downloading."""

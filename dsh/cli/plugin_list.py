@@ -4,9 +4,9 @@ import json
 
 from dsh.cli.stream import write_all
 from dsh.composition.home import home_path
+from dsh.composition.package.site import Package, packages_in
 from dsh.composition.profile import Profile, find_profile, site_folder
 from dsh.composition.requirement import missing, project_of
-from dsh.composition.site import Package, packages_in
 from dsh.unicode import valid
 
 

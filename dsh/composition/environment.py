@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from dsh.composition.source import MAX_BYTES, read_bytes
+from dsh.composition.text.source import MAX_BYTES, read_bytes
 from dsh.errors import CompositionError
 from dsh.masking import masked
 

@@ -6,7 +6,7 @@ Rules beyond the original's are those that `spec/composition.md` §1 and §4 mar
 from collections.abc import Callable
 from typing import Any
 
-from dsh.composition.expr import ExpressionError, check, find_expressions
+from dsh.composition.expression.language import ExpressionError, check, find_expressions
 from dsh.composition.row import INCLUDE, Patch, Row, RowError
 from dsh.composition.value import Expr, Map, Mark, Seq, quoted, type_name
 

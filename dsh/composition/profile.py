@@ -11,8 +11,8 @@ from typing import NamedTuple
 from dsh.composition.grammar import closest, read_patches
 from dsh.composition.patch import Layer, LayerKind, Warned
 from dsh.composition.row import RowError
+from dsh.composition.text.yaml import read_yaml
 from dsh.composition.value import Map, Mark, Seq, type_name
-from dsh.composition.yaml import read_yaml
 from dsh.errors import CompositionError
 
 PROFILE_FILE = "profile.yml"

@@ -49,7 +49,7 @@ class Expr:
         self.text = text
         self.mark = mark
         self.checked: Any = None
-        """Its parsed form (`dsh.composition.expr.Checked`) once it was judged where it stands."""
+        """Its parsed form (`language.Checked`) once it was judged where it stands."""
 
     @property
     def shown(self) -> str:

@@ -13,7 +13,7 @@ from dsh.agent.contract import AGENT_PRE_STEP, AGENT_STATUS, PreStep, PreStepDec
 from dsh.capabilities.launch import HOME_PATH
 from dsh.composition.compose import Composition
 from dsh.composition.home import home_path
-from dsh.composition.loader import LOADER
+from dsh.composition.mount.loader import LOADER
 from dsh.errors import DshError
 from dsh.kernel import Context
 from dsh.session.log import Session
@@ -65,7 +65,7 @@ class Recorder:
         return self._data
 
     def _told(self, composition: Composition) -> dict[str, str] | None:
-        from dsh.composition.digest import ALGORITHM, contents_of, digest_of
+        from dsh.composition.lock.digest import ALGORITHM, contents_of, digest_of
 
         home = self._ctx.get(HOME_PATH)
         entries = self._ctx.use(LOADER).entries

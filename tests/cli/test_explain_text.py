@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsh.cli.explain_text import WIDTH, described
-from dsh.composition.explanation import Explanation, Place, RowInfo, ServiceInfo, ValueInfo, WaitInfo
+from dsh.composition.explain.shape import Explanation, Place, RowInfo, ServiceInfo, ValueInfo, WaitInfo
 
 PLACE = Place(layer="base", file="/x/base.yml", line=3, column=5, short="base:3")
 

@@ -27,16 +27,18 @@ COMPOSITION = {
         for module in (
             "compose",
             "dump",
-            "expr",
+            "expression",
+            "expression.language",
             "grammar",
             "home",
             "patch",
             "plugin_name",
             "profile",
             "row",
-            "source",
+            "text",
+            "text.source",
+            "text.yaml",
             "value",
-            "yaml",
         )
     ),
 }
@@ -83,7 +85,17 @@ def test_dump_loads_the_pure_part_of_composition(flag: str) -> None:
 
 def test_a_lock_imports_no_plugin_and_nothing_that_would_run_one() -> None:
     ours, others, standard = modules_loaded_by("--dump-config", "--lock")
-    needed = {f"dsh.composition.{module}" for module in ("digest", "include", "lock", "plugin_version")}
+    needed = {
+        f"dsh.composition.{module}"
+        for module in (
+            "lock",
+            "lock.digest",
+            "lock.document",
+            "lock.plugin_version",
+            "mount",
+            "mount.include",
+        )
+    }
     assert ours == LAUNCHER | COMPOSITION | {"dsh.cli.dump"} | needed
     assert others - RUAMEL == set()
     assert standard & HEAVY == {"json"}

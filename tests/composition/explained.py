@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from dsh.composition.compose import Composition
-from dsh.composition.explain import explain
-from dsh.composition.explanation import Explanation, RowInfo
-from dsh.composition.facts import Facts
-from dsh.composition.plan import Plan
+from dsh.composition.explain.gather import explain
+from dsh.composition.explain.shape import Explanation, RowInfo
+from dsh.composition.mount.facts import Facts
+from dsh.composition.mount.plan import Plan
 from tests.composition.layers import write
 from tests.composition.tree import composition
 

@@ -6,7 +6,7 @@ from dsh.composition.compose import Composition
 from dsh.composition.grammar import read_patches
 from dsh.composition.patch import Layer, Warned, apply_layers
 from dsh.composition.row import Row
-from dsh.composition.yaml import parse_yaml
+from dsh.composition.text.yaml import parse_yaml
 
 
 def layer(label: str, text: str, warnings: list[Warned] | None = None) -> Layer:

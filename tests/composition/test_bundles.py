@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dsh.composition.compose import compose
-from dsh.composition.evaluation import Scope, config_data
+from dsh.composition.expression.evaluation import Scope, config_data
 from dsh.composition.profile import shipped_names
 from dsh.composition.row import Row
 from dsh.composition.value import Expr

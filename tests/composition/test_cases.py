@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dsh.composition.yaml import parse_yaml
+from dsh.composition.text.yaml import parse_yaml
 from dsh.testing.workspace import Finished, Workspace
 
 SHOW = """

@@ -11,8 +11,8 @@ from dsh.composition.compose import Composition
 from dsh.composition.dump import canonical, dump
 from dsh.composition.grammar import rows_of as checked_rows
 from dsh.composition.row import Row
+from dsh.composition.text.yaml import parse_yaml
 from dsh.composition.value import Map, Mark, Seq
-from dsh.composition.yaml import parse_yaml
 from dsh.errors import CompositionError
 from tests.composition.layers import composed
 from tests.composition.test_patch import elements

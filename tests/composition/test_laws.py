@@ -13,7 +13,7 @@ from dsh.composition.dump import canonical, dump
 from dsh.composition.grammar import rows_of as checked_rows
 from dsh.composition.patch import Layer, apply_layers
 from dsh.composition.row import Row
-from dsh.composition.yaml import parse_yaml
+from dsh.composition.text.yaml import parse_yaml
 from dsh.errors import CompositionError
 from tests.aio import aio
 from tests.composition.layers import composed, write

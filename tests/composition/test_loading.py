@@ -7,9 +7,9 @@ import pytest
 
 PURE = [
     "value",
-    "source",
-    "yaml",
-    "expr",
+    "text.source",
+    "text.yaml",
+    "expression.language",
     "row",
     "grammar",
     "patch",
@@ -46,4 +46,4 @@ def test_a_dump_loads_nothing_heavy() -> None:
 
 
 def test_the_evaluator_is_loaded_by_the_first_expression_only() -> None:
-    assert "simpleeval" not in loaded("import dsh.composition.loader")
+    assert "simpleeval" not in loaded("import dsh.composition.mount.loader")

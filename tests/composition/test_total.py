@@ -9,12 +9,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dsh.composition.dump import dump
-from dsh.composition.evaluation import Scope, config_data
+from dsh.composition.expression.evaluation import Scope, config_data
 from dsh.composition.grammar import read_patches
 from dsh.composition.patch import Layer, Warned, apply_layers
 from dsh.composition.profile import read_profile, shipped
+from dsh.composition.text.yaml import parse_yaml
 from dsh.composition.value import MarkedError
-from dsh.composition.yaml import parse_yaml
 from dsh.errors import CompositionError
 from tests.composition.layers import composed
 

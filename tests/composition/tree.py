@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from dsh.composition.compose import Composition
-from dsh.composition.loader import Facts, Loader
+from dsh.composition.mount.loader import Facts, Loader
 from dsh.composition.patch import apply_layers
 from dsh.kernel import Context
 from tests.composition.layers import layer

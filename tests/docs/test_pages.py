@@ -9,7 +9,7 @@ import pytest
 from docs.generate.page import pages
 from docs.generate.source import REPOSITORY
 from dsh.composition.grammar import read_patches
-from dsh.composition.yaml import parse_yaml
+from dsh.composition.text.yaml import parse_yaml
 from tests.docs.page import Reader, blocks, matches
 
 FOLLOWED = [path for path in pages() if any(block.language == "console" for block in blocks(path))]

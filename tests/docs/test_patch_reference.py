@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from docs.generate.source import REPOSITORY
-from dsh.composition.evaluation import Scope, evaluate
-from dsh.composition.expr import FUNCTIONS, NAMES
+from dsh.composition.expression.evaluation import Scope, evaluate
+from dsh.composition.expression.language import FUNCTIONS, NAMES
 from dsh.composition.grammar import PATCH_FIELDS, ROW_FIELDS
 from dsh.composition.value import Expr, Mark
 

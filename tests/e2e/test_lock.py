@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dsh.composition.yaml import read_yaml
+from dsh.composition.text.yaml import read_yaml
 from dsh.testing.workspace import Workspace, log_rows
 
 

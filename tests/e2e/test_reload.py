@@ -233,9 +233,18 @@ def test_a_short_run_loads_nothing_for_live_reload(tmp_path: Path) -> None:
     done = Workspace(tmp_path, program=LISTING).run("--profile", "demo", "hello")
     assert done.code == 0
     loaded = set(done.errors[-1].split())
-    later = {"reload", "watch", "transaction", "graph", "overlay", "editing", "write_back", "edit"}
-    assert "dsh.composition.loader" in loaded
-    assert loaded & {"watchfiles", "anyio.to_thread", *(f"dsh.composition.{name}" for name in later)} == set()
+    later = ("reload", "watch", "transaction", "changes", "graph", "overlay", "editing", "write_back")
+    assert "dsh.composition.mount.loader" in loaded
+    assert (
+        loaded
+        & {
+            "watchfiles",
+            "anyio.to_thread",
+            "dsh.composition.text.edit",
+            *(f"dsh.composition.mount.{name}" for name in later),
+        }
+        == set()
+    )
 
 
 def test_a_start_that_takes_too_long_ends_with_the_names_of_the_rows(space: Workspace) -> None:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from dsh.composition.compose import compose
-from dsh.composition.resolve import find_plugin
+from dsh.composition.mount.resolve import find_plugin
 from dsh.kernel.schema import ValidationError, resolve_config
 
 REQUIRED = object()

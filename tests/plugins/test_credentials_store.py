@@ -19,7 +19,7 @@ from dsh.capabilities.credentials import (
     RecordUpdated,
     ReferenceUpdated,
 )
-from dsh.composition.yaml import read_yaml
+from dsh.composition.text.yaml import read_yaml
 from dsh.errors import CredentialError
 from dsh.kernel import Context
 from tests.aio import aio

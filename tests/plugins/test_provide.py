@@ -6,9 +6,9 @@ from types import ModuleType
 
 import pytest
 
-from dsh.composition.resolve import find_plugin
-from dsh.composition.waiting import built_in_providers
-from dsh.composition.wiring import LAUNCHER_SERVICES
+from dsh.composition.explain.waiting import built_in_providers
+from dsh.composition.explain.wiring import LAUNCHER_SERVICES
+from dsh.composition.mount.resolve import find_plugin
 from dsh.testing.workspace import Workspace
 
 SPY = """

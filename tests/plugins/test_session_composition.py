@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from dsh.composition.compose import Composition
-from dsh.composition.digest import contents_of, digest_of
-from dsh.composition.facts import Facts
-from dsh.composition.loader import LOADER, Loader
+from dsh.composition.lock.digest import contents_of, digest_of
+from dsh.composition.mount.facts import Facts
+from dsh.composition.mount.loader import LOADER, Loader
 from dsh.kernel import Context
 from dsh.plugins import session_composition
 from dsh.plugins.session_composition import MOUNTED

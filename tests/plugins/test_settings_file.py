@@ -10,7 +10,7 @@ import pytest
 
 from dsh.capabilities.settings import SETTINGS, SettingsError, SettingsSectionError
 from dsh.capabilities.user_document import UserDocument
-from dsh.composition.yaml import read_yaml
+from dsh.composition.text.yaml import read_yaml
 from dsh.errors import CompositionError
 from dsh.kernel import Context
 from dsh.plugins.settings.document import FileStore

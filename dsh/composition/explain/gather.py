@@ -1,0 +1,198 @@
+"""What a composition is, row by row, told without mounting anything: gathers what `dsh explain` prints."""
+
+import os
+from typing import Any
+
+from dsh import __version__
+from dsh.composition.compose import Composition
+from dsh.composition.explain.provenance import Sources, Value, expression_of, lost_keys, values_of
+from dsh.composition.explain.shape import (
+    VERSION,
+    ChangeInfo,
+    DisabledInfo,
+    DroppedInfo,
+    Explanation,
+    InjectInfo,
+    LayerInfo,
+    Place,
+    RemovedInfo,
+    RowInfo,
+    ServiceInfo,
+    State,
+    ValueInfo,
+    WaitInfo,
+)
+from dsh.composition.explain.waiting import Waits, disabling
+from dsh.composition.explain.wiring import LAUNCHER, RealmName, Wiring, injected, provided, realm_of
+from dsh.composition.expression.language import find_expressions
+from dsh.composition.lock.digest import contents_of, digest_of
+from dsh.composition.lock.plugin_version import plugin_version
+from dsh.composition.mount.entry import Entry, with_hint
+from dsh.composition.mount.facts import Facts, scope_of
+from dsh.composition.patch import Removed, apply_layers
+from dsh.composition.profile import shipped, site_folder
+from dsh.composition.value import Mark
+from dsh.errors import DshError
+from dsh.kernel.schema import resolve_config
+from dsh.masking import masked
+
+
+def explain(composition: Composition, entries: list[Entry], facts: Facts) -> Explanation:
+    """Explain all rows.
+
+    Args:
+        entries: the roots of the planned tree (`plan.py`), free of problems.
+    """
+    return _Explaining(composition, entries, facts).all()
+
+
+class _Explaining:
+    """Holds what one explanation looks things up in."""
+
+    def __init__(self, composition: Composition, roots: list[Entry], facts: Facts) -> None:
+        self._composition, self._facts = composition, facts
+        self._sources = Sources(composition)
+        self._entries = [entry for root in roots for entry in root.walk()]
+        self._wiring = Wiring(self._entries)
+        self._removed: list[Removed] = []
+        apply_layers(composition.layers, self._removed)
+        self._waits = Waits(self._wiring, self._removed, facts, self._sources.short)
+        self._site = site_folder(facts.home, composition.profile)
+
+    def all(self) -> Explanation:
+        known = {id(e.row): [child.row for child in e.children] for e in self._entries if e.children}
+        return Explanation(
+            version=VERSION,
+            dsh=__version__,
+            profile=self._composition.profile,
+            digest=digest_of(contents_of(self._composition, self._facts.home, known)),
+            layers=tuple(self._layers()),
+            warnings=tuple(map(str, self._composition.warnings)),
+            rows=tuple(map(self._row, self._entries)),
+            removed=tuple(
+                RemovedInfo(id=row.id, name=row.name, place=self._place(change.mark))
+                for row, change in self._removed
+            ),
+            services=tuple(self._services()),
+        )
+
+    def _layers(self) -> list[LayerInfo]:
+        return [
+            LayerInfo(
+                name=self._sources.names[layer.label],
+                kind=layer.kind,
+                label=layer.label,
+                file=None if layer.path is None else str(layer.path),
+                patches=len(layer.patches),
+            )
+            for layer in self._composition.layers
+        ]
+
+    def _place(self, mark: Mark) -> Place:
+        return Place(
+            layer=self._sources.layer_at(mark),
+            file=mark.file,
+            line=mark.line,
+            column=mark.column,
+            short=self._sources.short(mark),
+        )
+
+    def _row(self, entry: Entry) -> RowInfo:
+        row, is_plugin = entry.row, not entry.carries_entries
+        runtime = entry.runtime if is_plugin else None
+        problem = None if entry.is_disabled else self._problem(entry)
+        values = (
+            []
+            if row.carries_rows
+            else values_of(
+                row.config, runtime.schema if runtime is not None else None, row.value_at("config")
+            )
+        )
+        return RowInfo(
+            id=entry.id,
+            name=row.name,
+            plugin=plugin_version(row.name, row.folder, self._site) if runtime is not None else None,
+            state="failing" if problem is not None else self._state(entry),
+            group=entry.parent.id if entry.parent is not None else None,
+            optional=entry.is_optional,
+            origin=self._place(row.mark),
+            changes=tuple(ChangeInfo(place=self._place(c.mark), fields=c.fields) for c in row.changes),
+            dropped=tuple(
+                DroppedInfo(layer=layer, key=".".join(path))
+                for layer, path in lost_keys(row.config, row.dropped)
+            ),
+            disabled=self._disabled(entry),
+            config=tuple(map(self._value, values)),
+            provides=provided(entry) if is_plugin else None,
+            injects=tuple(self._inject(entry, *asked) for asked in injected(entry).items()),
+            waits=tuple(
+                WaitInfo(service=w.service, because=tuple(w.because), next=w.next_step)
+                for w in self._waits.of(entry)
+            ),
+            problem=problem,
+        )
+
+    def _state(self, entry: Entry) -> State:
+        if entry.is_disabled:
+            return "disabled"
+        if entry in self._wiring.ready:
+            return "ready"
+        return "unclear" if entry in self._wiring.perhaps else "waiting"
+
+    def _disabled(self, entry: Entry) -> DisabledInfo | None:
+        found = disabling(entry, self._facts)
+        if found is None:
+            return None
+        return DisabledInfo(row=found.entry.id, text=found.text, place=self._place(found.mark))
+
+    def _value(self, value: Value) -> ValueInfo:
+        expression = expression_of(value.value)
+        return ValueInfo(
+            path=value.path,
+            value=None if expression is not None else value.value,
+            expression=expression,
+            source="default" if value.is_default else "written",
+            place=None if value.mark is None else self._place(value.mark),
+            unknown=value.is_unknown,
+        )
+
+    def _inject(self, entry: Entry, service: str, asked_by: Any) -> InjectInfo:
+        realm = realm_of(entry, service)
+        return InjectInfo(
+            service=service, asked_by=asked_by, realm=str(realm), providers=self._providers(realm)
+        )
+
+    def _providers(self, realm: RealmName) -> tuple[str, ...]:
+        rows = [entry.id for entry in self._wiring.providers.get(realm, ())]
+        return tuple([LAUNCHER, *rows] if self._wiring.is_from_launcher(realm) else rows)
+
+    def _services(self) -> list[ServiceInfo]:
+        realms = {*self._wiring.providers, *self._wiring.consumers}
+        return [
+            ServiceInfo(
+                service=realm.service,
+                realm=str(realm),
+                providers=self._providers(realm),
+                consumers=tuple(entry.id for entry in self._wiring.consumers.get(realm, ())),
+            )
+            for realm in sorted(realms, key=lambda realm: (realm.service, str(realm)))
+        ]
+
+    def _problem(self, entry: Entry) -> str | None:
+        """Why the row cannot be loaded, or its config is refused, unless that depends on a service."""
+        if entry.error is not None:
+            return masked(with_hint(entry.error))
+        schema = entry.runtime.schema if entry.runtime is not None else None
+        expressions = [expr for _, expr in find_expressions(entry.row.config)]
+        if entry.carries_entries or any(expr.checked.services for expr in expressions):
+            return None
+        from dsh.composition.expression.evaluation import config_data
+
+        is_shipped = entry.row.mark.file.startswith(str(shipped("bundles")) + os.sep)
+        try:
+            data = config_data(entry.row.config, scope_of(self._facts))
+            if schema is not None:
+                resolve_config(schema, data, None if is_shipped else lambda path, key, hint: None)
+        except DshError as error:
+            return masked(entry.failure(error))
+        return None
