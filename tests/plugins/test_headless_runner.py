@@ -88,6 +88,9 @@ class Selection:
     def current_selection(self) -> ModelSelection:
         return ModelSelection("route", "model")
 
+    async def save_selection(self, selection: ModelSelection) -> None:
+        raise AssertionError("not used")
+
 
 class World:
     """The runner between real session store and registry; keeps the order of its visible deeds."""
