@@ -159,6 +159,7 @@ class Settings(Protocol):
         base: msgspec.Struct | Mapping[str, Any] | None = None,
         applies: Applies = "live",
         validate: Callable[[S], None] | None = None,
+        shared: bool = False,
     ) -> SettingsScope[S]:
         """Own a section until the caller's fiber goes.
 
@@ -167,6 +168,8 @@ class Settings(Protocol):
             schema: a msgspec struct; what it does not know is refused if it forbids unknown fields.
             base: what counts where the section says nothing: the row's config.
             validate: judges what the schema cannot, by raising `ValueError` or `ValidationError`.
+            shared: others with the same schema may own it too, if they say so as well. Each has its own base;
+                what one of them does not accept counts for none.
 
         Raises:
             SettingsSectionError: the document has a section that is not accepted; names file, line and key.
@@ -189,7 +192,7 @@ class Settings(Protocol):
         """Do these steps in order, all or none. Unsetting what is not there does nothing."""
 
     def describe(self, *, redact_secrets: bool = True) -> list[SettingsDescription]:
-        """Every registered section. What leaves the process must be redacted.
+        """Every registered section, once for each owner. What leaves the process must be redacted.
 
         Redacted, everything that is or may be a secret by the schema is `***`, in doubt too.
         """

@@ -46,7 +46,8 @@ def install_settings_section(
 
     When the service goes, the row's config alone counts again, and is told to `changed` as any other
     change; neither happens while the row itself goes. A section that is not accepted fails the registration,
-    which the boot audit reports for the row.
+    which the boot audit reports for the row. Several rows may read one section, each over its own config, as
+    two shells in realms of their own do.
 
     Args:
         entry: what the row's config says, in the form of the section.
@@ -62,7 +63,7 @@ def install_settings_section(
 
     def enter(inner: Context) -> Any:
         scope = inner.use(SETTINGS).register(
-            namespace, schema, base=entry, applies=applies, validate=validate
+            namespace, schema, base=entry, applies=applies, validate=validate, shared=True
         )
         section.enter(scope)
         inner.effect(lambda: leave, f"settings section {namespace}")
@@ -71,5 +72,5 @@ def install_settings_section(
             listener(scope.get())
             scope.watch(lambda value, _: listener(value))
 
-    ctx.plugin(enter, name=f"settings-{namespace}", inject=[SETTINGS])
+    ctx.plugin(enter, name=f"settings section {namespace}", inject=[SETTINGS])
     return section

@@ -134,7 +134,8 @@ def _translated(error: msgspec.ValidationError, schema: Any, raw: Any) -> Valida
     if found := re.match(r"Expected `(.+?)`( [<>]=? \S+)?, got `(.+)`", text):
         expected = " | ".join(_name(part) for part in found[1].split(" | "))
         return ValidationError(f"expected {expected}{found[2] or ''} but got {_name(found[3])}", path)
-    return ValidationError(text[:1].lower() + text[1:], path)
+    said = re.sub(r"^Expected `(\w+)`", lambda kind: f"expected {_name(kind[1])}", text)
+    return ValidationError(said[:1].lower() + said[1:], path)
 
 
 def _exact(schema: Any, raw: Any, path: str) -> str:

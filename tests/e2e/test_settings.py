@@ -1,5 +1,6 @@
 """Settings and keys of the home, through the real program: what counts, what is wrong and where."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -42,9 +43,28 @@ def test_a_section_that_its_owner_refuses_stops_the_start(space: Workspace, text
 
     assert done.code == 3
     assert done.stdout == ""
-    assert f"{path}{words}" in done.stderr
+    assert re.search(rf"^([a-z-]+) \(\1\): {re.escape(f'{path}{words}')}", done.stderr, re.MULTILINE)
     assert "Traceback" not in done.stderr
     assert not space.logs()
+
+
+SECOND_SHELL = "- insert: [{id: second, name: bash-local, isolate: {shell: true}, config: {graceMs: 5}}]\n"
+
+
+def test_two_shells_in_realms_of_their_own_read_one_section(space: Workspace) -> None:
+    space.write("p.yml", SECOND_SHELL)
+    path = settings(space, "shell: {timeoutMs: 200}\n")
+    arguments = ("--profile", "demo", "--patch", "p.yml", "Run: sleep 60")
+
+    done = space.run(*arguments)
+    assert done.code == 0
+    assert "[timed out after 200ms]" in done.stdout
+
+    path.write_text("shell: {timeoutMs: 0}\n")
+    done = space.run(*arguments)
+    assert done.code == 3
+    assert "2 entries did not activate:" in done.stderr
+    assert f"{path}:1:20: settings shell.timeoutMs: expected integer >= 1; the same: " in done.stderr
 
 
 def test_sections_that_nobody_reads_are_kept_and_ignored(space: Workspace) -> None:

@@ -83,10 +83,117 @@ async def test_a_section_has_one_owner_until_that_is_gone() -> None:
         assert registered(at).get().count == 4
 
 
+@aio
+async def test_a_section_is_shared_by_those_that_say_so_and_mean_the_same() -> None:
+    async with in_memory() as at:
+        registered(at, "both", shared=True)
+        registered(at, "alone")
+        for namespace, schema, shared in (
+            ("both", Options, False),
+            ("alone", Options, True),
+            ("both", Limits, True),
+        ):
+            with pytest.raises(SettingsError, match="have an owner already: ") as caught:
+                at.service.register(namespace, schema, shared=shared)
+            assert caught.value.code == "SETTINGS_DUPLICATE"
+        registered(at, "both", shared=True)
+        assert [one.ns for one in at.service.describe()] == ["both", "both", "alone"]
+
+
+@aio
+async def test_owners_of_one_section_have_each_their_base_and_see_each_other_s_writes() -> None:
+    async with in_memory(mine={"name": "user"}) as at:
+        events: list[SettingsUpdated] = []
+        documents: list[SettingsDocumentUpdated] = []
+        at.ctx.on(SETTINGS_UPDATED, events.append)
+        at.ctx.on(SETTINGS_DOCUMENT_UPDATED, documents.append)
+        one = registered(at, base={"count": 3}, shared=True)
+        two = registered(at, base={"count": 4}, shared=True)
+        assert (one.get(), two.get()) == (Options(name="user", count=3), Options(name="user", count=4))
+
+        assert await one.update({"name": "x"}, expected_revision=0) == 1
+        assert (one.get().name, two.get().name, two.revision) == ("x", "x", 1)
+        assert [event.next.count for event in events] == [3, 4]
+        await two.update({"count": 4})
+        assert (one.get().count, two.get().count) == (4, 4)
+        assert [event.prev.count for event in events[2:]] == [3]
+        assert [event.revision for event in documents] == [1, 2]
+
+
+@aio
+async def test_what_one_owner_of_a_section_refuses_counts_for_none(caplog: pytest.LogCaptureFixture) -> None:
+    def refuse(value: Options) -> None:
+        if value.count > 5:
+            raise ValueError("count is too much for me")
+
+    async with in_memory(mine={"count": 2}) as at:
+        one = registered(at, shared=True)
+        two = registered(at, shared=True, validate=refuse)
+        with pytest.raises(SettingsSectionError, match="too much for me"):
+            await one.update({"count": 6})
+        at.store.put("mine", {"count": 7})
+        await at.service.reload()
+        assert (one.get().count, two.get().count) == (2, 2)
+        assert caplog.text.count("too much for me") == 1
+
+
+@aio
+async def test_a_section_lives_as_long_as_the_last_of_its_owners() -> None:
+    async with in_memory() as at:
+        scopes: list[SettingsScope[Options]] = []
+
+        def owner(ctx: Context) -> None:
+            scopes.append(ctx.settings.register("mine", Options, shared=True))
+
+        fibers = [await at.ctx.plugin(owner, inject=["settings"]) for _ in range(2)]
+        await fibers[0].dispose()
+        with pytest.raises(SettingsError, match="have no owner any more"):
+            await scopes[0].update({"count": 2})
+        await scopes[1].update({"count": 3})
+        await at.service.update("mine", {"name": "x"})
+        assert scopes[1].get() == Options(count=3, name="x")
+        await fibers[1].dispose()
+        assert at.service.describe() == []
+
+
+@aio
+async def test_an_owner_that_joins_while_a_section_is_written_sees_what_was_written() -> None:
+    class Slow(MemoryStore):
+        async def write(self, plan: Plan) -> Any:
+            document = await super().write(plan)
+            joined.append(registered(at, shared=True))
+            return document
+
+    joined: list[SettingsScope[Options]] = []
+    async with stored(Slow({"mine": {"count": 2}})) as at:
+        await registered(at, shared=True).update({"count": 3})
+        assert joined[0].get().count == 3
+
+
+@pytest.mark.parametrize("error", [KeyError("hush"), RuntimeError("hush"), SystemExit(3)])
+@aio
+async def test_an_owner_whose_judge_fails_has_refused_the_section(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    def judge(value: Options) -> None:
+        if value.count == 2:
+            raise error
+
+    async with in_memory() as at:
+        scope = registered(at, validate=judge)
+        with pytest.raises(SettingsSectionError, match="failed to judge it"):
+            await scope.update({"count": 2})
+        at.store.put("mine", {"count": 2})
+        await at.service.reload()
+        assert scope.get() == Options()
+        assert caplog.text.count("failed to judge it") == 1
+        assert "hush" not in caplog.text
+
+
 @pytest.mark.parametrize(
     ("section", "words"),
     [
-        ({"count": 0}, r"settings mine\.count: expected"),
+        ({"count": 0}, r"settings mine\.count: expected integer >= 1\Z"),
         ({"mode": "c"}, r"settings mine\.mode: expected a \| b"),
         ({"limits": {"lowMs": "x"}}, r"settings mine\.limits\.lowMs: expected integer but got string"),
         ({"nmae": "x"}, r"settings mine: unknown key 'nmae'"),
@@ -100,7 +207,7 @@ async def test_a_stored_section_that_does_not_fit_fails_the_registration(section
         with pytest.raises(SettingsSectionError, match=words) as caught:
             registered(at)
         assert (caught.value.code, caught.value.exit_code) == ("SETTINGS_INVALID", 3)
-        assert at.service.namespaces == []
+        assert at.service.describe() == []
 
 
 @aio

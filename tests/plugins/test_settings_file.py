@@ -12,7 +12,7 @@ from dsh.capabilities.settings import SETTINGS, SettingsError, SettingsSectionEr
 from dsh.capabilities.user_document import UserDocument
 from dsh.composition.text.yaml import read_yaml
 from dsh.errors import CompositionError
-from dsh.kernel import Context
+from dsh.kernel import Context, ValidationError
 from dsh.plugins.settings.document import FileStore
 from dsh.plugins.settings.service import SettingsService
 from tests.aio import aio
@@ -106,6 +106,43 @@ async def test_a_section_that_is_not_accepted_is_named_by_file_line_and_key(
             service(ctx).register("mine", Options, validate=judge)
     assert caught.value.message.startswith(f"{tmp_path}/settings.yaml{place}")
     assert words in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        "mine:\n  count: 0\n",
+        "mine:\n  nmae: y\n",
+        "mine:\n  limits:\n    lowMs: fast\n",
+        "mine:\n  count: 66\n",
+        "mine: text\n",
+        "mine:\n  name: !expr env.X\n",
+        "mine: {hush\n",
+        "- a\n",
+    ],
+)
+@aio
+async def test_a_mistake_is_told_in_the_same_words_at_start_and_while_running(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, section: str
+) -> None:
+    def judge(value: Options) -> None:
+        if value.count > 65:
+            raise ValidationError("too many", "count", hint="at most 65")
+
+    with pytest.raises(SettingsError) as caught:
+        async with at_home(tmp_path, section) as ctx:
+            service(ctx).register("mine", Options, validate=judge)
+    hint = f" ({caught.value.hint})" if caught.value.hint else ""
+
+    async with at_home(tmp_path, "mine: {count: 7}\n", watch=False) as ctx:
+        scope = service(ctx).register("mine", Options, validate=judge)
+        (tmp_path / "settings.yaml").write_text(section)
+        await service(ctx).reload()
+        assert scope.get().count == 7
+    [told] = caplog.messages
+    words, _, rest = told.rpartition("; ")
+    assert words == f"{caught.value.message}{hint}"
+    assert rest in ("what was valid before still counts", "the settings read before still count")
 
 
 @aio
@@ -289,7 +326,9 @@ async def test_a_section_that_nobody_reads_but_is_called_nearly_so_is_told(
         async with asyncio.timeout(10):
             while not caplog.messages:
                 await asyncio.sleep(0.001)
-    [told] = caplog.messages
-    assert told == (
-        f"{tmp_path}/settings.yaml:2:1: nobody reads settings permissions; did you mean permission?"
-    )
+        path = tmp_path / "settings.yaml"
+        assert caplog.messages == [f"{path}:2:1: nobody reads settings permissions; did you mean permission?"]
+        caplog.clear()
+        path.write_text("permissions: {}\npermissoin: {}\n")
+        await service(ctx).reload()
+        assert caplog.messages == [f"{path}:2:1: nobody reads settings permissoin; did you mean permission?"]

@@ -30,8 +30,15 @@ def test_a_layer_laid_twice_is_a_layer_laid_once(base: Any, over: Any) -> None:
     assert same(layered({}, over), over)
 
 
-@given(one=OBJECTS, two=OBJECTS, three=OBJECTS)
-def test_layers_may_be_joined_in_any_grouping(one: Any, two: Any, three: Any) -> None:
+def shaped(depth: int) -> st.SearchStrategy[dict[str, Any]]:
+    """Objects in which a key holds a mapping in all of them or in none, as a schema wants it."""
+    plain = SCALARS | st.lists(SCALARS, max_size=2)
+    inner = {"m": shaped(depth - 1), "n": shaped(depth - 1)} if depth else {}
+    return st.fixed_dictionaries({}, optional={"a": plain, "b": plain, **inner})
+
+
+@given(one=shaped(3), two=shaped(3), three=shaped(3))
+def test_layers_of_one_shape_may_be_joined_in_any_grouping(one: Any, two: Any, three: Any) -> None:
     assert same(layered(layered(one, two), three), layered(one, layered(two, three)))
 
 

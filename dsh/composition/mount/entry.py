@@ -150,10 +150,14 @@ class Entry:
         return RowReport(self.id, self.row.name, _standing(self.fiber, missing), waits_for=missing)
 
     def report_of(self, inside: Fiber) -> RowReport:
-        """What is said of an active row when something that its plugin mounted has failed."""
+        """What is said of an active row when something that its plugin mounted has failed.
+
+        An error that begins with its place in a file says enough; any other is told with what failed.
+        """
         error = inside.error
         assert error is not None
-        detail = f"{inside.name} inside it failed: {with_hint(error)}"
+        is_placed = getattr(error, "mark", None) is not None
+        detail = with_hint(error) if is_placed else f"{inside.name} inside it failed: {with_hint(error)}"
         return RowReport(self.id, self.row.name, detail, error)
 
     @property

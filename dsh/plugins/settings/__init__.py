@@ -76,13 +76,5 @@ def apply(ctx: Context, config: Config) -> None:
 
 
 async def _tell_strangers(ctx: Context, service: SettingsService) -> None:
-    """Once all rows are up: name a section that nobody reads but whose name looks like one somebody does."""
     await ctx.use(BOOT).ready()
-    for namespace in service.unowned:
-        from difflib import get_close_matches
-
-        if meant := get_close_matches(namespace, service.namespaces, n=1, cutoff=0.75):
-            ctx.logger.warning(
-                "%s: nobody reads settings %s; did you mean %s?",
-                service.document.key_mark(namespace), namespace, meant[0],
-            )  # fmt: skip
+    service.tell_strangers()

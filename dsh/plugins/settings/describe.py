@@ -10,28 +10,29 @@ import msgspec
 from dsh.capabilities.settings import SecretPlace, SettingsDescription
 from dsh.masking import MASK, masked
 from dsh.plugins.settings.section import Section
+from dsh.plugins.settings.view import View
 
 _REF = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 Path = tuple[str, ...]
 
 
-def describe(section: Section[Any], *, redact: bool) -> SettingsDescription:
-    """What a section is and says."""
-    value = msgspec.to_builtins(section.value)
-    base, user = section.base or None, section.raw
+def describe(section: Section, view: View[Any], *, redact: bool) -> SettingsDescription:
+    """What a section says to one of its owners."""
+    value = msgspec.to_builtins(view.value)
+    base, user = view.base or None, section.raw
     places: dict[Path, bool] = {}
     if redact:
-        redactor = Redactor(section.schema)
+        redactor = Redactor(view.schema)
         value = redactor.hidden(value)
         places = redactor.places
-        base = None if base is None else Redactor(section.schema).hidden(base)
-        user = None if user is None else Redactor(section.schema).hidden(user)
+        base = None if base is None else Redactor(view.schema).hidden(base)
+        user = None if user is None else Redactor(view.schema).hidden(user)
     return SettingsDescription(
         ns=section.namespace,
-        schema=schema_of(section.schema),
+        schema=schema_of(view.schema),
         value=value,
         revision=section.revision,
-        applies=section.applies,
+        applies=view.applies,
         base=base,
         user=user,
         secrets=tuple(SecretPlace(path, is_set) for path, is_set in places.items()),

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
-from dsh.capabilities.settings import SettingsError
+from dsh.capabilities.settings import SettingsError, SettingsSectionError
 from dsh.capabilities.user_document import Change, Content, UserDocument, UserFileError, plain
 from dsh.composition.value import Map, Mark, MarkedError, Seq, type_name
 
@@ -34,9 +34,12 @@ class Document:
         """What stands under a namespace, None where nothing does.
 
         Raises:
-            MarkedError: an expression stands in it.
+            SettingsSectionError: an expression stands in it.
         """
-        return plain(self._top.get(namespace))
+        try:
+            return plain(self._top.get(namespace))
+        except MarkedError as error:
+            raise SettingsSectionError(namespace, error.problem, mark=error.mark) from None
 
     @property
     def namespaces(self) -> list[str]:

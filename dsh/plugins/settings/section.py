@@ -1,194 +1,38 @@
-"""One registered section: what is written, what counts, and who is told of a change."""
+"""What is written under one namespace, with everybody who reads it."""
 
-import asyncio
-import copy
-import logging
-import re
-import types
-from collections import deque
-from collections.abc import Callable
-from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
-import msgspec
-
-from dsh.capabilities.settings import Applies, SettingsSectionError
-from dsh.capabilities.user_document import plain
-from dsh.composition.value import MarkedError, type_name
-from dsh.errors import DshError
-from dsh.kernel import Effect, ValidationError, resolve_config
-from dsh.kernel.foreign import contained
 from dsh.plugins.settings.document import Document
-from dsh.plugins.settings.merge import layered, same
-
-S = TypeVar("S", bound=msgspec.Struct)
-Watcher = Callable[[Any, Any], Any]
-
-DRAIN_S = 5.0
-"""How long the end of a section waits for a watcher that is being told."""
+from dsh.plugins.settings.view import View
 
 
-class Section(Generic[S]):
-    """State: the section as written, its revision, what counts, the watchers and what waits for them."""
+class Section:
+    """State: the section as it is written, its revision, the views of its owners."""
 
-    def __init__(
-        self,
-        namespace: str,
-        schema: type[S],
-        *,
-        base: Any,
-        applies: Applies,
-        validate: Callable[[S], None] | None,
-        logger: logging.Logger,
-    ) -> None:
+    def __init__(self, namespace: str, raw: Any) -> None:
         self.namespace = namespace
-        self.schema = schema
-        self.applies = applies
-        self.base: dict[str, Any] = plain(msgspec.to_builtins(base)) if base is not None else {}
-        self.raw: Any = None
+        self.raw = raw
         self.revision = 0
-        self.is_closed = False
+        self.views: list[View[Any]] = []
+        """One for each owner; several only where all of them said that they share."""
         self.complaint = ""
         """What was last said of a section that does not count, so that it is said once."""
-        self._validate = validate
-        self._logger = logger
-        self._value: S
-        self._is_shared = _is_immutable(schema)
-        self._watchers: dict[Effect, Watcher] = {}
-        self._waiting: deque[tuple[Effect, S, S]] = deque()
-        self._telling: asyncio.Task[None] | None = None
-
-    def open(self, document: Document) -> None:
-        """Take what is written now as the first state.
-
-        Raises:
-            SettingsSectionError: it is not accepted.
-        """
-        self.raw = self.written(document)
-        self._value = self.resolve(self.raw, document)
 
     @property
-    def value(self) -> S:
-        """What counts now, the caller's to keep."""
-        return self._value if self._is_shared else copy.deepcopy(self._value)
+    def is_closed(self) -> bool:
+        """Nobody owns it any more."""
+        return not self.views
 
-    def written(self, document: Document) -> Any:
-        """The section in a document.
-
-        Raises:
-            SettingsSectionError: an expression stands in it.
-        """
-        try:
-            return document.section(self.namespace)
-        except MarkedError as error:
-            raise SettingsSectionError(self.namespace, error.problem, mark=error.mark) from None
-
-    def resolve(self, raw: Any, document: Document | None = None) -> S:
-        """What would count with this section.
-
-        Args:
-            document: where the section is written, for the place in an error.
+    def resolve(self, raw: Any, document: Document | None = None) -> list[Any]:
+        """What would count for each view with this section. One that any owner refuses counts for none.
 
         Raises:
-            SettingsSectionError: schema or owner do not accept it.
+            SettingsSectionError: see `View.resolve`.
         """
-        if raw is not None and not isinstance(raw, dict):
-            raise self._error(f"a section must be a mapping, not {type_name(raw)}", document)
-        try:
-            value = resolve_config(self.schema, layered(self.base, raw or {}))
-            if self._validate is not None:
-                self._validate(value)
-        except ValidationError as error:
-            path = tuple(filter(None, error.path.split(".")))
-            raise self._error(error.problem, document, path, key=error.unknown, hint=error.hint) from None
-        except ValueError as error:
-            raise self._error(str(error), document) from None
-        except DshError as error:
-            raise self._error(error.message, document, hint=error.hint) from None
-        return value
+        return [view.resolve(raw, document) for view in self.views]
 
-    def _error(
-        self,
-        problem: str,
-        document: Document | None,
-        path: tuple[str, ...] = (),
-        *,
-        key: str = "",
-        hint: str = "",
-    ) -> SettingsSectionError:
-        mark = None
-        if document is not None:
-            named = path or (() if key else self._named(problem, document))
-            mark = document.mark(self.namespace, *named, key=key)
-            if not named and not key:
-                mark = document.key_mark(self.namespace)
-        return SettingsSectionError(self.namespace, problem, path=path, mark=mark, hint=hint)
-
-    def _named(self, problem: str, document: Document) -> tuple[str, ...]:
-        """The first key of the section that a problem without a path speaks of."""
-        written = self.written(document)
-        words = re.findall(r"\w+", problem)
-        return tuple([key for key in words if isinstance(written, dict) and key in written][:1])
-
-    def take(self, raw: Any, value: S) -> S | None:
-        """Let a section count; answers the value before, None where nothing has changed."""
+    def take(self, raw: Any, values: list[Any]) -> list[tuple[View[Any], Any]]:
+        """Let a section count that was resolved; answers the views it changes, each with its value before."""
         self.raw, self.complaint = raw, ""
-        before, self._value = self._value, value
-        return None if same(msgspec.to_builtins(before), msgspec.to_builtins(value)) else before
-
-    # -- watchers --------------------------------------------------------------------------------
-
-    def add(self, effect: Effect, watcher: Watcher) -> None:
-        self._watchers[effect] = watcher
-
-    def drop(self, effect: Effect) -> None:
-        self._watchers.pop(effect, None)
-
-    def tell(self, before: S, start: Callable[[Any, str], "asyncio.Task[None]"]) -> None:
-        """Queue a change for every watcher; `start` makes a task that outlives this call."""
-        now = self.value
-        self._waiting.extend((effect, now, before) for effect in self._watchers)
-        if self._waiting and self._telling is None:
-            self._telling = start(self._deliver(), f"watchers of settings {self.namespace}")
-
-    async def _deliver(self) -> None:
-        try:
-            while self._waiting and not self.is_closed:
-                effect, now, before = self._waiting.popleft()
-                if (watcher := self._watchers.get(effect)) is None:
-                    continue
-                try:
-                    answer = watcher(now, before)
-                    if hasattr(answer, "__await__"):
-                        await answer
-                except BaseException as raised:
-                    error = contained(raised, f"a watcher of settings {self.namespace}")
-                    self._logger.error(
-                        "watcher of settings %s failed: %s", self.namespace, error, exc_info=error
-                    )
-        finally:
-            self._telling = None
-
-    async def close(self) -> None:
-        """Tell nobody any more, and wait for whoever is being told."""
-        self.is_closed = True
-        self._waiting.clear()
-        telling = self._telling
-        if telling is not None and telling is not asyncio.current_task():
-            await asyncio.wait((telling,), timeout=DRAIN_S)
-
-
-def _is_immutable(kind: Any) -> bool:
-    """Whether a value of this type cannot be changed at any depth."""
-    origin = get_origin(kind)
-    if origin is Annotated:
-        return _is_immutable(get_args(kind)[0])
-    if origin is Literal:
-        return True
-    if origin in (Union, types.UnionType) or origin in (tuple, frozenset):
-        return all(_is_immutable(one) for one in get_args(kind) if one is not ...)
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        hints = get_type_hints(kind, include_extras=True)
-        return kind.__struct_config__.frozen and all(
-            _is_immutable(hints[field.name]) for field in msgspec.structs.fields(kind)
-        )
-    return kind in (str, int, float, bool, bytes, type(None))
+        taken = [(view, view.take(value)) for view, value in zip(self.views, values, strict=True)]
+        return [(view, before) for view, before in taken if before is not None]

@@ -7,7 +7,7 @@ document is looked at before it is changed.
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -26,18 +26,16 @@ from dsh.capabilities.settings import (
     SettingsSource,
     SettingsUpdated,
 )
-from dsh.capabilities.user_document import changed, plain
-from dsh.kernel import Context, Effect, Service
+from dsh.kernel import Context, Service
 from dsh.plugins.settings.describe import describe
 from dsh.plugins.settings.document import Document, SectionWrite, Store
-from dsh.plugins.settings.merge import patched, same
+from dsh.plugins.settings.merge import same
+from dsh.plugins.settings.operation import Operation, merging, mutating, replacing
+from dsh.plugins.settings.scope import Scope
 from dsh.plugins.settings.section import Section
-from dsh.session.error import JsonError
-from dsh.session.value import freeze
+from dsh.plugins.settings.view import View
 
 S = TypeVar("S", bound=msgspec.Struct)
-Operation = Callable[[Any], Any]
-"""Makes the next section, as it is to be written, of the present one."""
 
 _NAMESPACE = re.compile(r"[a-z][a-z0-9-]*\Z")
 
@@ -51,28 +49,15 @@ class SettingsService(Service):
         """Raises `SettingsError` where the document cannot be read: nobody should run without it unawares."""
         self._store = store
         self._document = store.load()
-        self._sections: dict[str, Section[Any]] = {}
+        self._sections: dict[str, Section] = {}
         self._turn = asyncio.Lock()
         self._writes: set[asyncio.Task[int]] = set()
         self._complaint = ""
+        self._strangers: set[str] | None = None
+        """The sections without an owner that were named; None before anybody is to be told of them."""
         self._is_closed = False
         super().__init__(ctx)
         ctx.effect(lambda: self._close, "settings")
-
-    @property
-    def unowned(self) -> list[str]:
-        """Namespaces of the document that nobody has registered."""
-        return [name for name in self._document.namespaces if name not in self._sections]
-
-    @property
-    def namespaces(self) -> list[str]:
-        """What is registered."""
-        return list(self._sections)
-
-    @property
-    def document(self) -> Document:
-        """What was read last."""
-        return self._document
 
     # -- sections --------------------------------------------------------------------------------
 
@@ -84,6 +69,7 @@ class SettingsService(Service):
         base: msgspec.Struct | Mapping[str, Any] | None = None,
         applies: Applies = "live",
         validate: Callable[[S], None] | None = None,
+        shared: bool = False,
     ) -> SettingsScope[S]:
         if not _NAMESPACE.match(namespace):
             raise SettingsError(
@@ -91,79 +77,99 @@ class SettingsService(Service):
                 code="SETTINGS_NAMESPACE",
                 hint="a letter, then letters, digits and dashes, all lower case",
             )
-        if namespace in self._sections:
-            raise SettingsError(f"settings {namespace} have an owner already", code="SETTINGS_DUPLICATE")
         ctx = self.ctx
+        view = View(
+            namespace,
+            schema,
+            owner=ctx.fiber.row_chain,
+            base=base,
+            applies=applies,
+            validate=validate,
+            is_shared=shared,
+            logger=ctx.logger,
+        )
+        section = self._sections.get(namespace)
+        if section is not None:
+            _require_shared(section.views[0], view)
         if not self._turn.locked():
             self.refresh()
-        section = Section(namespace, schema, base=base, applies=applies, validate=validate, logger=ctx.logger)
-        section.open(self._document)
+        raw = self._document.section(namespace)
+        view.open(raw, self._document)
+        if section is None:
+            section = Section(namespace, raw)
 
         def close() -> Awaitable[None]:
-            self._sections.pop(namespace, None)
-            return section.close()
+            section.views.remove(view)
+            if section.is_closed:
+                del self._sections[namespace]
+            return view.close()
 
         def own() -> Callable[[], Awaitable[None]]:
             self._sections[namespace] = section
+            section.views.append(view)
             return close
 
         ctx.effect(own, f"settings {namespace}")
-        return _Scope(self, section, ctx)
+        return Scope(ctx, section, view, lambda do, expected: self._queue(section, do, expected, view))
 
     def describe(self, *, redact_secrets: bool = True) -> list[SettingsDescription]:
-        return [describe(section, redact=redact_secrets) for section in self._sections.values()]
+        return [
+            describe(section, view, redact=redact_secrets)
+            for section in self._sections.values()
+            for view in section.views
+        ]
 
     # -- writes ----------------------------------------------------------------------------------
 
     def update(
         self, namespace: str, patch: Mapping[str, Any], *, expected_revision: int | None = None
     ) -> Awaitable[int]:
-        taken = _snapshot(patch)
-        return self.write(self._owned(namespace), lambda raw: patched(raw, taken), expected_revision)
+        return self._queue(self._owned(namespace), merging(patch), expected_revision)
 
     def replace(
         self, namespace: str, section: Mapping[str, Any], *, expected_revision: int | None = None
     ) -> Awaitable[int]:
-        taken = _snapshot(section)
-        return self.write(self._owned(namespace), lambda _: taken, expected_revision)
+        return self._queue(self._owned(namespace), replacing(section), expected_revision)
 
     def mutate(
         self, namespace: str, changes: Sequence[SettingsChange], *, expected_revision: int | None = None
     ) -> Awaitable[int]:
-        return self.write(self._owned(namespace), mutation(namespace, changes), expected_revision)
+        return self._queue(self._owned(namespace), mutating(namespace, changes), expected_revision)
 
-    def write(self, section: Section[Any], operation: Operation, expected: int | None) -> Awaitable[int]:
-        """Queue a write; it happens also if nobody awaits it."""
-        if section.is_closed or self._is_closed:
-            raise _disposed(section)
+    def _queue(
+        self, section: Section, operation: Operation, expected: int | None, view: View[Any] | None = None
+    ) -> Awaitable[int]:
+        """Queue a write, of one owner or of anybody; it happens also if nobody awaits it."""
+        self._require_open(section, view)
         label = f"write settings {section.namespace}"
-        task = self.owner_ctx.kernel.keep(self._write(section, operation, expected), label)
+        task = self.owner_ctx.kernel.keep(self._write(section, operation, expected, view), label)
         self._writes.add(task)
         task.add_done_callback(self._writes.discard)
         return _Write(task)
 
-    async def _write(self, section: Section[Any], operation: Operation, expected: int | None) -> int:
-        outcome: tuple[Any, Any] | None = None
-
+    async def _write(
+        self, section: Section, operation: Operation, expected: int | None, view: View[Any] | None
+    ) -> int:
         def plan(document: Document) -> SectionWrite | None:
-            nonlocal outcome
             self._adopt(document)
-            if section.is_closed:
-                raise _disposed(section)
+            self._require_open(section, view, is_queued=True)
             if expected is not None and expected != section.revision:
                 raise SettingsConflict(section.namespace, expected=expected, actual=section.revision)
             wanted = operation(section.raw)
-            value = section.resolve(wanted)
-            if same(wanted, section.raw):
-                return None
-            outcome = (wanted, value)
-            return SectionWrite(section.namespace, wanted)
+            section.resolve(wanted)
+            return None if same(wanted, section.raw) else SectionWrite(section.namespace, wanted)
 
         async with self._turn:
-            self._document = await self._store.write(plan)
-            if outcome is not None:
-                self._commit(section, *outcome, source="update")
+            self._adopt(await self._store.write(plan), written=section)
             return section.revision
+
+    def _require_open(self, section: Section, view: View[Any] | None, *, is_queued: bool = False) -> None:
+        is_gone = section.is_closed if view is None else view.is_closed
+        if is_gone or (self._is_closed and not is_queued):
+            raise SettingsError(
+                f"settings {section.namespace} have no owner any more; nothing was written",
+                code="SETTINGS_DISPOSED",
+            )
 
     # -- changes from outside --------------------------------------------------------------------
 
@@ -189,25 +195,50 @@ class SettingsService(Service):
                 self.owner_ctx.logger.warning("%s; the settings read before still count", _line(error))
             return
         self._complaint = ""
-        self._document = document
         self._adopt(document)
+        if self._strangers is not None:
+            self.tell_strangers()
 
-    def _adopt(self, document: Document) -> None:
-        """Let every section that has changed in the document count, or keep the last good one and say so."""
+    def tell_strangers(self) -> None:
+        """Name each section that nobody reads but whose name looks like one that somebody does.
+
+        To be called once all rows are up; edits are judged by it from then on.
+        """
+        unowned = [name for name in self._document.namespaces if name not in self._sections]
+        told = (self._strangers or set()).intersection(unowned)
+        for namespace in unowned:
+            from difflib import get_close_matches
+
+            meant = get_close_matches(namespace, list(self._sections), n=1, cutoff=0.75)
+            if meant and namespace not in told:
+                told.add(namespace)
+                self.owner_ctx.logger.warning(
+                    "%s: nobody reads settings %s; did you mean %s?",
+                    self._document.key_mark(namespace), namespace, meant[0],
+                )  # fmt: skip
+        self._strangers = told
+
+    def _adopt(self, document: Document, *, written: Section | None = None) -> None:
+        """Let every section that has changed in the document count, or keep the last good one and say so.
+
+        Args:
+            written: the section that a write of ours has changed.
+        """
+        self._document = document
         for section in list(self._sections.values()):
             try:
-                raw = section.written(document)
+                raw = document.section(section.namespace)
                 if same(raw, section.raw):
                     continue
-                value = section.resolve(raw, document)
+                values = section.resolve(raw, document)
             except SettingsSectionError as error:
                 self._refuse(section, document, error)
             else:
-                self._commit(section, raw, value, source="provider")
+                self._commit(section, raw, values, "update" if section is written else "provider")
 
-    def _refuse(self, section: Section[Any], document: Document, error: SettingsSectionError) -> None:
+    def _refuse(self, section: Section, document: Document, error: SettingsSectionError) -> None:
         try:
-            raw = section.written(document)
+            raw = document.section(section.namespace)
         except SettingsSectionError:
             raw = section.raw
         if not same(raw, section.raw):
@@ -217,23 +248,22 @@ class SettingsService(Service):
             section.complaint = error.message
             self.owner_ctx.logger.warning("%s; what was valid before still counts", _line(error))
 
-    def _commit(self, section: Section[Any], raw: Any, value: Any, *, source: SettingsSource) -> None:
-        before = section.take(raw, value)
+    def _commit(self, section: Section, raw: Any, values: list[Any], source: SettingsSource) -> None:
+        changed = section.take(raw, values)
         self._count(section)
-        if before is None:
-            return
-        payload = SettingsUpdated(section.namespace, section.value, before, source)
-        self.owner_ctx.emit(SETTINGS_UPDATED, payload)
-        section.tell(before, self.owner_ctx.kernel.keep)
+        for view, before in changed:
+            payload = SettingsUpdated(section.namespace, view.value, before, source)
+            self.owner_ctx.emit(SETTINGS_UPDATED, payload)
+            view.tell(before, self.owner_ctx.kernel.keep)
 
-    def _count(self, section: Section[Any]) -> None:
+    def _count(self, section: Section) -> None:
         section.revision += 1
         payload = SettingsDocumentUpdated(section.namespace, section.revision)
         self.owner_ctx.emit(SETTINGS_DOCUMENT_UPDATED, payload)
 
     # -- ends ------------------------------------------------------------------------------------
 
-    def _owned(self, namespace: str) -> Section[Any]:
+    def _owned(self, namespace: str) -> Section:
         section = self._sections.get(namespace)
         if section is None:
             known = ", ".join(sorted(self._sections)) or "none"
@@ -250,44 +280,6 @@ class SettingsService(Service):
             await asyncio.wait(writes)
 
 
-class _Scope(Generic[S]):
-    """What an owner holds. Implements `dsh.capabilities.settings.SettingsScope`."""
-
-    def __init__(self, service: SettingsService, section: Section[S], ctx: Context) -> None:
-        self._service, self._section, self._ctx = service, section, ctx
-
-    @property
-    def revision(self) -> int:
-        return self._section.revision
-
-    def get(self) -> S:
-        return self._section.value
-
-    def watch(self, callback: Callable[[S, S], Any]) -> Effect:
-        section = self._section
-
-        def own() -> Callable[[], None]:
-            return lambda: section.drop(effect)
-
-        effect = self._ctx.effect(own, f"watch settings {section.namespace}")
-        section.add(effect, callback)
-        return effect
-
-    def update(self, patch: Mapping[str, Any], *, expected_revision: int | None = None) -> Awaitable[int]:
-        taken = _snapshot(patch)
-        return self._service.write(self._section, lambda raw: patched(raw, taken), expected_revision)
-
-    def replace(self, section: Mapping[str, Any], *, expected_revision: int | None = None) -> Awaitable[int]:
-        taken = _snapshot(section)
-        return self._service.write(self._section, lambda _: taken, expected_revision)
-
-    def mutate(
-        self, changes: Sequence[SettingsChange], *, expected_revision: int | None = None
-    ) -> Awaitable[int]:
-        operation = mutation(self._section.namespace, changes)
-        return self._service.write(self._section, operation, expected_revision)
-
-
 class _Write:
     """A write under way. Awaiting it gives the new revision; a caller who gives up does not stop it."""
 
@@ -298,40 +290,14 @@ class _Write:
         return asyncio.shield(self._task).__await__()
 
 
-def mutation(namespace: str, changes: Sequence[SettingsChange]) -> Operation:
-    """The changes, copied now, as one operation."""
-    taken = [(one.op, tuple(one.path), _snapshot(one.value)) for one in changes]
-
-    def operation(raw: Any) -> Any:
-        for op, path, value in taken:
-            try:
-                raw = changed(raw, op, path, value)
-            except ValueError as error:
-                raise SettingsSectionError(namespace, str(error), path=path, mark=None) from None
-        return raw
-
-    return operation
-
-
-def _snapshot(value: Any) -> Any:
-    """A copy of JSON data.
-
-    Raises:
-        SettingsError: it is something else; the path begins with `$`, the value is not shown.
-    """
-    if not isinstance(value, dict) and isinstance(value, Mapping):
-        value = dict(value)
-    try:
-        return plain(freeze(value, "$"))
-    except JsonError as error:
-        raise SettingsError(
-            f"settings hold JSON data only: {error.message}", code="SETTINGS_NOT_JSON"
-        ) from None
-
-
-def _disposed(section: Section[Any]) -> SettingsError:
-    return SettingsError(
-        f"settings {section.namespace} have no owner any more; nothing was written", code="SETTINGS_DISPOSED"
+def _require_shared(present: View[Any], new: View[Any]) -> None:
+    """Raise unless both owners share the section and understand the same by it."""
+    if present.is_shared and new.is_shared and present.schema is new.schema:
+        return
+    raise SettingsError(
+        f"settings {new.namespace} have an owner already: {present.owner}",
+        code="SETTINGS_DUPLICATE",
+        hint="two plugins cannot read one section; mount one of them, or choose another namespace",
     )
 
 
