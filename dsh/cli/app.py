@@ -25,10 +25,12 @@ app = typer.Typer(
 )
 sessions = typer.Typer(help="Look at session logs.", rich_markup_mode=None)
 app.add_typer(sessions, name="sessions")
-plugin = typer.Typer(help="Install packages of plugins and bundles for a profile.", rich_markup_mode=None)
+plugin = typer.Typer(rich_markup_mode=None)
 app.add_typer(plugin, name="plugin")
 
-ProfileOption = Annotated[str, typer.Option("--profile", metavar="NAME", help="The profile they belong to.")]
+ProfileOption = Annotated[
+    str | None, typer.Option("--profile", metavar="NAME", help="The profile they belong to; required.")
+]
 ManagerOption = Annotated[
     str | None, typer.Option("--manager", metavar="pip|uv", help="Use this one; by default pip, else uv.")
 ]
@@ -92,9 +94,24 @@ def inspect(
     raise typer.Exit(body(target, as_json))
 
 
+@plugin.callback()
+def plugin_profile(ctx: typer.Context, profile: ProfileOption = None) -> None:
+    """Install packages of plugins and bundles for a profile."""
+    ctx.obj = profile
+
+
+def _named(ctx: typer.Context, profile: str | None) -> str:
+    """The profile that a `dsh plugin` is about: named after the word `add`, `remove` or `list`, or before."""
+    chosen: str | None = ctx.obj if profile is None else profile
+    if chosen is None:
+        raise UsageError("--profile NAME is required", hint=f"dsh plugin {ctx.info_name} --profile NAME")
+    return chosen
+
+
 @plugin.command("add", context_settings={"ignore_unknown_options": True})
 def plugin_add(
-    profile: ProfileOption,
+    ctx: typer.Context,
+    profile: ProfileOption = None,
     words: Annotated[
         list[str] | None,
         typer.Argument(
@@ -107,30 +124,32 @@ def plugin_add(
     """Install packages into the profile's own folder (-U: newer versions too)."""
     from dsh.cli.plugin import add as body
 
-    raise typer.Exit(body(profile, words or [], manager))
+    raise typer.Exit(body(_named(ctx, profile), words or [], manager))
 
 
 @plugin.command("remove")
 def plugin_remove(
-    profile: ProfileOption,
+    ctx: typer.Context,
     names: Annotated[list[str], typer.Argument(metavar="PKG...", help="Names of packages.")],
+    profile: ProfileOption = None,
     manager: ManagerOption = None,
 ) -> None:
     """Take packages out, with those that only they needed."""
     from dsh.cli.plugin import remove as body
 
-    raise typer.Exit(body(profile, names, manager))
+    raise typer.Exit(body(_named(ctx, profile), names, manager))
 
 
 @plugin.command("list")
 def plugin_list(
-    profile: ProfileOption,
+    ctx: typer.Context,
+    profile: ProfileOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show the packages of a profile, with their bundles and plugins."""
     from dsh.cli.plugin_list import show as body
 
-    raise typer.Exit(body(profile, as_json))
+    raise typer.Exit(body(_named(ctx, profile), as_json))
 
 
 def run(words: Sequence[str]) -> int:

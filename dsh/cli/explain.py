@@ -4,7 +4,6 @@ Plugins are imported, since only they know their defaults, and what they provide
 """
 
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from dsh.composition.home import home_path
 from dsh.composition.mount.audit import not_loaded
 from dsh.composition.mount.facts import Facts
 from dsh.composition.mount.plan import Plan
-from dsh.composition.profile import site_folder
+from dsh.composition.profile import open_site
 from dsh.errors import UsageError
 
 
@@ -44,8 +43,7 @@ def explained(profile: str, patches: Sequence[str], cwd: str, row: str, *, is_js
         enter(cwd)
     environment, warnings = load_environment(Path.cwd(), home, os.environ)
     composition = compose(profile, files, home)
-    if (site := site_folder(home, profile)).is_dir():
-        sys.path.append(str(site))
+    open_site(home, profile)
     facts = Facts(home, profile, str(Path.cwd()), environment.mapping())
     plan = Plan(facts, warn=lambda entry, text: warnings.append(f"[{entry}] {text}"))
     entries = plan.entries_of(composition.rows)

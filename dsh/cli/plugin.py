@@ -159,6 +159,8 @@ def _finish(home: Path, place: _Place, staging: Staging, before: dict[str, Packa
         notice(f"dsh: initialized profile {name} at {profile_folder(home, name)}")
     _tell(name, before, after, made)
     _tell_there(wish.specs, after)
+    if place.is_new and name not in shipped_names("profiles"):
+        _tell_app(place, made.added)
     _tell_plugins(profile_folder(home, name) / PATCH_FILE, before, after)
 
 
@@ -185,6 +187,18 @@ def _tell(profile: str, before: dict[str, Package], after: dict[str, Package], m
     lines += [f"its bundle {name} is not used: dsh or the installation brings one" for name in made.shadowed]
     for line in lines or ["nothing to change"]:
         notice(f"dsh: profile {profile}: {line}")
+
+
+def _tell_app(place: _Place, bundles: list[str]) -> None:
+    """That a profile made from the base bundle has no app, unless one of these bundles brings it."""
+    so = (
+        f"unless {', '.join(bundles)} brings an app, it cannot run"
+        if bundles
+        else "it cannot run: it has no app"
+    )
+    notice(
+        f"dsh: profile {place.manifest.name}: {so}; to add one, write headless into bundles of {place.path}"
+    )
 
 
 def _tell_there(specs: list[str], after: dict[str, Package]) -> None:

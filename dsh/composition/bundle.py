@@ -62,7 +62,6 @@ def _file_of(point: EntryPoint, folder: Path | None) -> Path:
     file = folder / (point.attr or DEFAULT_FILE) if folder is not None else None
     if file is None or not file.is_file():
         raise CompositionError(
-            f"bundle {point.name!r}: the package {point.module} holds no file {point.attr or DEFAULT_FILE}",
-            hint="install the package again, or take the bundle out of the profile",
+            f"bundle {point.name!r}: the package {point.module} holds no file {point.attr or DEFAULT_FILE}"
         )
     return file

@@ -5,6 +5,7 @@ needs no folder in the home; nothing is ever created by reading.
 """
 
 import os
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,8 +50,15 @@ def profile_folder(home: Path, name: str) -> Path:
 
 
 def site_folder(home: Path, name: str) -> Path:
-    """Where the packages are that only this profile has. It comes last on the import path."""
+    """Where the packages are that only this profile has."""
     return profile_folder(home, name) / "site"
+
+
+def open_site(home: Path, name: str) -> None:
+    """Let Python import the packages that only this profile has, after everything else."""
+    site = site_folder(home, name)
+    if site.is_dir() and str(site) not in sys.path:
+        sys.path.append(str(site))
 
 
 def known_profiles(home: Path) -> list[str]:
@@ -147,25 +155,30 @@ def bundle_file(name: str, profile: Profile, home: Path) -> Path:
     """The patch file of a bundle: a shipped one, else an installed package's, else one of the profile's own.
 
     Raises:
-        CompositionError: nobody brings a bundle of this name.
+        CompositionError: nobody brings a bundle of this name, or the package that names it lacks the file.
     """
     found = shipped("bundles", f"{name}.yml")
     if "/" not in name and "\\" not in name and _is_file(found):
         return found
     from dsh.composition.bundle import installed_bundle, installed_names
-
-    site = site_folder(home, profile.name)
-    if (installed := installed_bundle(name, site)) is not None:
-        return installed
     from dsh.composition.requirement import missing
 
-    hint = _among(name, "bundles", [*shipped_names("bundles"), *installed_names(site)])
-    if absent := missing(profile.requires, site):
-        hint = f"{', '.join(absent)} is not installed: dsh plugin add --profile {profile.name}"
-    problem = f"bundle {name!r} does not exist"
-    if (place := profile.places.get(name)) is not None:
-        raise RowError(problem, place, hint=hint)
-    raise CompositionError(problem, hint=hint)
+    site = site_folder(home, profile.name)
+    add = f"dsh plugin add --profile {profile.name}"
+    try:
+        if (installed := installed_bundle(name, site)) is not None:
+            return installed
+        problem = f"bundle {name!r} does not exist"
+        if absent := missing(profile.requires, site):
+            hint = f"{add} installs what is missing: {', '.join(absent)}"
+        else:
+            known = _among(name, "bundles", [*shipped_names("bundles"), *installed_names(site)])
+            hint = f"{known}; install the package that brings it: {add} PKG"
+    except CompositionError as error:
+        problem, hint = error.message, f"install the package again: {add} PKG"
+    if (place := profile.places.get(name)) is None:
+        raise CompositionError(problem, hint=hint)
+    raise RowError(problem, place, hint=f"{hint}; or take {name!r} out of {place.file}:{place.line}")
 
 
 def read_layer(

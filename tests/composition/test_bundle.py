@@ -79,15 +79,26 @@ def test_a_shipped_bundle_is_never_shadowed(profile: Path) -> None:
 @pytest.mark.parametrize("point", ["extra = theirs", "extra = theirs:no.yml", "extra = nowhere"])
 def test_a_bundle_without_its_file_names_the_package(profile: Path, point: str) -> None:
     package(site_folder(profile, "mine"), "theirs", f"[dsh.bundles]\n{point}\n")
-    with pytest.raises(CompositionError, match=r"bundle 'extra': the package (theirs|nowhere) holds no file"):
+    manifest = profile / "profiles/mine/profile.yml"
+    with pytest.raises(CompositionError) as caught:
         compose("mine", [], profile)
+    assert str(caught.value).startswith(f"{manifest}:1:")
+    assert "bundle 'extra': the package " in caught.value.message
+    assert " holds no file " in caught.value.message
+    assert caught.value.hint == (
+        f"install the package again: dsh plugin add --profile mine PKG; or take 'extra' out of {manifest}:1"
+    )
 
 
 def test_bundles_of_packages_are_among_the_known_ones(profile: Path) -> None:
     package(site_folder(profile, "mine"), "theirs", "[dsh.bundles]\nextras = theirs\n")
     with pytest.raises(CompositionError) as caught:
         compose("mine", [], profile)
-    assert caught.value.hint == "did you mean 'extras'? known bundles: base, demo, headless, extras"
+    assert caught.value.hint == (
+        "did you mean 'extras'? known bundles: base, demo, headless, extras; "
+        "install the package that brings it: dsh plugin add --profile mine PKG; "
+        f"or take 'extra' out of {profile}/profiles/mine/profile.yml:1"
+    )
 
 
 def test_plugins_in_the_site_folder_are_found_after_the_installation_s(tmp_path: Path) -> None:

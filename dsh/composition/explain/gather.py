@@ -1,6 +1,5 @@
 """What a composition is, row by row, told without mounting anything: gathers what `dsh explain` prints."""
 
-import os
 from typing import Any
 
 from dsh import __version__
@@ -24,16 +23,15 @@ from dsh.composition.explain.shape import (
 )
 from dsh.composition.explain.waiting import Waits, disabling
 from dsh.composition.explain.wiring import LAUNCHER, RealmName, Wiring, injected, provided, realm_of
-from dsh.composition.expression.language import find_expressions
 from dsh.composition.lock.digest import contents_of, digest_of
 from dsh.composition.lock.plugin_version import plugin_version
-from dsh.composition.mount.entry import Entry, with_hint
-from dsh.composition.mount.facts import Facts, scope_of
+from dsh.composition.mount.entry import Entry
+from dsh.composition.mount.facts import Facts
+from dsh.composition.mount.fit import misfit
+from dsh.composition.mount.wording import with_hint
 from dsh.composition.patch import Removed, apply_layers
-from dsh.composition.profile import shipped, site_folder
+from dsh.composition.profile import site_folder
 from dsh.composition.value import Mark
-from dsh.errors import DshError
-from dsh.kernel.schema import resolve_config
 from dsh.masking import masked
 
 
@@ -182,17 +180,5 @@ class _Explaining:
         """Why the row cannot be loaded, or its config is refused, unless that depends on a service."""
         if entry.error is not None:
             return masked(with_hint(entry.error))
-        schema = entry.runtime.schema if entry.runtime is not None else None
-        expressions = [expr for _, expr in find_expressions(entry.row.config)]
-        if entry.carries_entries or any(expr.checked.services for expr in expressions):
-            return None
-        from dsh.composition.expression.evaluation import config_data
-
-        is_shipped = entry.row.mark.file.startswith(str(shipped("bundles")) + os.sep)
-        try:
-            data = config_data(entry.row.config, scope_of(self._facts))
-            if schema is not None:
-                resolve_config(schema, data, None if is_shipped else lambda path, key, hint: None)
-        except DshError as error:
-            return masked(entry.failure(error))
-        return None
+        report = misfit(entry, self._facts)
+        return None if report is None else masked(report.detail)

@@ -4,14 +4,16 @@ The document holds what the digest covers (`digest.py`), with masked secrets. Th
 themselves, so that a changed one is noticed though it cannot be shown.
 """
 
+import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from dsh.composition.compose import Composition
 from dsh.composition.dump import dump_mapping, shown
-from dsh.composition.lock.digest import INCLUDED, Contents, contents_of, digest_of
-from dsh.composition.row import GROUP, RowError
+from dsh.composition.lock.digest import ALGORITHM, Contents, contents_of, digest_of, inner_lists
+from dsh.composition.row import RowError
 from dsh.composition.text.yaml import read_yaml
 from dsh.composition.value import Expr, Map, Mark, quoted, type_name
 from dsh.errors import CompositionError
@@ -20,6 +22,7 @@ VERSION = 1
 MAX_LINES = 30
 """How many differences are told one by one."""
 MAX_VALUE = 60
+_DIGEST = re.compile(f"{ALGORITHM}:[0-9a-f]{{64}}")
 _KEYS = ("version", "digest", "dsh", "profile", "plugins", "rows")
 
 
@@ -54,13 +57,24 @@ def require_locked(composition: Composition, home: Path, path: Path) -> None:
     """
     lock = _read(path)
     contents = contents_of(composition, home)
-    if lock["digest"] == digest_of(contents) and lock["profile"] == contents.profile:
-        return
     found = list(_differences(lock, contents))
+    is_same = lock["digest"] == digest_of(contents)
+    if is_same and not found:
+        return
+    again = f"write a new lock: {_command(composition)} > {shlex.quote(str(path))}"
+    if is_same and lock["profile"] == contents.profile:
+        found.insert(0, "its digest is that of this composition, so the rest of it has been edited or cut:")
+        raise LockMismatch(path, found, hint=f"get the lock as it was written, or {again}")
     if not found:
         found.append("a value that the lock does not show, or the digest in the lock, has changed")
-    again = f"dsh --profile {contents.profile} --dump-config --lock"
-    raise LockMismatch(path, found, hint=f"if the change is meant, write a new lock: {again} > {path}")
+    raise LockMismatch(path, found, hint=f"if the change is meant, {again}")
+
+
+def _command(composition: Composition) -> str:
+    """What prints the lock of this composition."""
+    patches = [str(layer.path) for layer in composition.layers if layer.kind == "patch"]
+    flags = [word for path in patches for word in ("--patch", path)]
+    return shlex.join(["dsh", "--profile", composition.profile, *flags, "--dump-config", "--lock"])
 
 
 def _read(path: Path) -> Map:
@@ -70,10 +84,11 @@ def _read(path: Path) -> Map:
     if not isinstance(document, Map):
         raise RowError(f"a lock must be a mapping, found {type_name(document)}", start, hint=hint)
     if (version := document.get("version")) != VERSION or isinstance(version, bool):
+        is_newer = isinstance(version, int) and version > VERSION
         raise RowError(
             f"version of the lock must be {VERSION}, found {shortened(version)}",
             document.value_at("version"),
-            hint=hint,
+            hint=f"a newer dsh wrote it: use that one; {hint}" if is_newer else hint,
         )
     for key, kind in (("digest", str), ("dsh", str), ("profile", str), ("plugins", dict), ("rows", list)):
         if not isinstance(value := document.get(key), kind):
@@ -84,6 +99,12 @@ def _read(path: Path) -> Map:
     for key in document:
         if key not in _KEYS:
             raise RowError(f"unknown key {quoted(key)} in a lock", document.key_at(key), hint=hint)
+    if not _DIGEST.fullmatch(document["digest"]):
+        raise RowError(
+            f"digest of the lock must be {ALGORITHM}: and 64 hex digits",
+            document.value_at("digest"),
+            hint=hint,
+        )
     for n, row in enumerate(document["rows"]):
         if not isinstance(row, Map):
             raise RowError(f"rows of a lock holds {type_name(row)}", document["rows"].item_at(n), hint=hint)
@@ -115,25 +136,27 @@ def _rows(locked: list[Any], here: list[Any], around: str) -> Iterator[str]:
             yield f"row {key}: locked, and not here"
         else:
             yield from _row(key, row, now[key])
-    if list(before) != list(now) and before.keys() == now.keys():
-        yield f"the rows{f' in {around}' if around else ''} are in another order"
 
 
 def _by_id(rows: list[Any], around: str) -> dict[str, dict[str, Any]]:
-    """Rows by id; those without one by name and position."""
+    """Rows by id; those without one by name and a number, which does not depend on their order."""
     found: dict[str, dict[str, Any]] = {}
-    for n, row in enumerate(rows):
-        if isinstance(row, dict):
-            found[f"{around}{row.get('id') or '{} number {}'.format(row.get('name'), n + 1)}"] = row
+    nameless: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        if isinstance(row, dict) and row.get("id") is not None:
+            found[f"{around}{row['id']}"] = row
+        elif isinstance(row, dict):
+            nameless.setdefault(f"{around}{row.get('name')}", []).append(row)
+    for name, alike in nameless.items():
+        for n, row in enumerate(sorted(alike, key=_inline), 1):
+            found[f"{name} number {n}, without id"] = row
     return found
 
 
 def _row(key: str, locked: dict[str, Any], here: dict[str, Any]) -> Iterator[str]:
     for field in sorted({*locked, *here}):
         one, other = locked.get(field, _ABSENT), here.get(field, _ABSENT)
-        holds_rows = here.get("group") is True or here.get("name") == GROUP
-        is_rows = field == INCLUDED or (field == "config" and holds_rows)
-        if is_rows and isinstance(one, list) and isinstance(other, list):
+        if field in inner_lists(here) and isinstance(one, list) and isinstance(other, list):
             yield from _rows(one, other, f"{key}/")
         else:
             for path, change in _values(one, other, field):
@@ -147,6 +170,9 @@ def _values(one: Any, other: Any, path: str) -> Iterator[tuple[str, str]]:
     elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         for n, (left, right) in enumerate(zip(one, other, strict=True)):
             yield from _values(left, right, f"{path}.{n}")
+    elif isinstance(one, Expr) and isinstance(other, Expr):
+        if one.text.strip() != other.text.strip():
+            yield path, _change(one, other)
     elif isinstance(one, bool) != isinstance(other, bool) or one != other:
         yield path, _change(one, other)
 

@@ -236,7 +236,7 @@ def test_a_difference_names_row_and_key_with_both_values(tmp_path: Path, patch: 
 def test_a_plugin_that_comes_goes_or_changes_is_named(tmp_path: Path) -> None:
     lock = locked(tmp_path, TWO)
     lock.write_text(lock.read_text().replace(f"tool-bash: dsh {__version__}", "tool-bash: dsh 0.0.1"))
-    lock.write_text(re.sub("digest: .*", "digest: sha256:0", lock.read_text()))
+    lock.write_text(re.sub("digest: .*", f"digest: sha256:{0:064}", lock.read_text()))
 
     assert differences(lock, TWO, "- {id: b, disabled: false}") == [
         f'plugin tool-bash: locked "dsh 0.0.1", here "dsh {__version__}"',
@@ -259,10 +259,75 @@ def test_rows_inside_groups_are_told_with_their_group(tmp_path: Path) -> None:
     )
 
 
-def test_another_order_alone_is_told(tmp_path: Path) -> None:
-    patch = "- {id: b, remove: true}\n- {insert: [{id: b, name: tool-fs, disabled: true}], before: a}"
+def test_the_order_of_rows_means_nothing(tmp_path: Path) -> None:
+    rows = [
+        "{id: a, name: tools, config: {k: !expr ' cwd '}}",
+        "{name: tools, config: {n: 1}}",
+        "{name: tools, config: {n: 2}}",
+        "{id: g, name: cordis:group, group: true, config: [{id: x, name: tools}, {id: y, name: tool-fs}]}",
+    ]
+    lock = locked(tmp_path, f"- insert: [{', '.join(rows)}]")
+    turned = f"- insert: [{', '.join(reversed(rows))}]".replace(
+        "[{id: x, name: tools}, {id: y, name: tool-fs}]", "[{id: y, name: tool-fs}, {id: x, name: tools}]"
+    )
 
-    assert differences(locked(tmp_path, TWO), TWO, patch) == ["the rows are in another order"]
+    require_locked(composed(turned), HOME, lock)
+    told = differences(lock, turned.replace("n: 2", "n: 3"))
+    assert told == ["row tools number 2, without id: config.n: locked 2, here 3"]
+
+
+def test_files_of_one_name_in_two_folders_are_told_apart_in_any_order(tmp_path: Path) -> None:
+    for folder in ("one", "two"):
+        write(tmp_path / folder / "plugin.py", f"# {folder}\n")
+    include = "{{id: {0}, name: 'cordis:include', config: {{path: ./{0}/rows.yml}}}}"
+    for folder in ("one", "two"):
+        write(tmp_path / folder / "rows.yml", "- {id: mine, name: ./plugin.py}")
+    texts = [
+        f"- insert: [{include.format(one)}, {include.format(other)}]"
+        for one, other in (("one", "two"), ("two", "one"))
+    ]
+    lock = write(tmp_path / "dsh.lock.yml", lock_text(composition_in(tmp_path, texts[0]), HOME))
+
+    assert list(parse_yaml(lock.read_bytes(), "lock")["plugins"]) == [
+        "./plugin.py (one:mine)",
+        "./plugin.py (two:mine)",
+    ]
+    require_locked(composition_in(tmp_path, texts[1]), HOME, lock)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("one: 1", "one: 2", "row a: config.one: locked 2, here 1"),
+        ("id: a", "id: c", "row c: locked, and not here"),
+        (f"tool-bash: dsh {__version__}", "tool-bash: dsh 9", "plugin tool-bash: locked "),
+        ("  - id: b\n    name: tool-fs\n    disabled: true\n", "", "row b: not in the lock"),
+        (f'dsh: "{__version__}"', "dsh: '9'", "dsh: locked "),
+    ],
+)
+def test_a_lock_that_was_edited_or_cut_below_its_digest_is_refused(
+    tmp_path: Path, old: str, new: str, told: str
+) -> None:
+    lock = locked(tmp_path, TWO)
+    text = lock.read_text()
+    assert old in text
+    lock.write_text(text.replace(old, new))
+
+    found = differences(lock, TWO)
+
+    assert found[0] == "its digest is that of this composition, so the rest of it has been edited or cut:"
+    assert any(line.startswith(told) for line in found)
+
+
+def test_the_way_to_a_new_lock_names_the_patches_of_the_command_line(tmp_path: Path) -> None:
+    lock = locked(tmp_path, TWO)
+    patch = write(tmp_path / "my patch.yml", "- {id: tools, merge: {maxParallelSubCalls: 3}}")
+
+    with pytest.raises(LockMismatch) as caught:
+        require_locked(compose("demo", [patch], tmp_path, environ={}), tmp_path, lock)
+
+    command = f"dsh --profile demo --patch '{patch}' --dump-config --lock > {lock}"
+    assert caught.value.hint == f"if the change is meant, write a new lock: {command}"
 
 
 def test_many_differences_are_counted_beyond_a_bound(tmp_path: Path) -> None:
@@ -287,7 +352,11 @@ def test_many_differences_are_counted_beyond_a_bound(tmp_path: Path) -> None:
         ("version: 1\ndigest: 1", r":2:9: digest of the lock must be a string, found a number"),
         ("version: 1\ndigest: a\ndsh: '1'\nprofile: p\nplugins: []", "plugins of the lock must be a mapping"),
         (
-            "version: 1\ndigest: a\ndsh: '1'\nprofile: p\nplugins: {}\nrows: [x]",
+            "version: 1\ndigest: sha256:0\ndsh: '1'\nprofile: p\nplugins: {}\nrows: []",
+            r":2:9: digest of the lock must be sha256: and 64 hex digits",
+        ),
+        (
+            f"version: 1\ndigest: sha256:{0:064}\ndsh: '1'\nprofile: p\nplugins: {{}}\nrows: [x]",
             r":6:8: rows of a lock holds a string",
         ),
         (
@@ -303,6 +372,13 @@ def test_what_is_no_lock_is_refused_with_its_place(tmp_path: Path, text: str, pr
 
     with pytest.raises(CompositionError, match=problem):
         require_locked(composed(TWO), HOME, lock)
+
+
+def test_a_lock_of_a_newer_dsh_says_so(tmp_path: Path) -> None:
+    with pytest.raises(CompositionError) as caught:
+        require_locked(composed(TWO), HOME, write(tmp_path / "lock.yml", "version: 2"))
+
+    assert caught.value.hint.startswith("a newer dsh wrote it: use that one")
 
 
 def test_a_lock_that_is_not_there_is_refused(tmp_path: Path) -> None:
