@@ -7,20 +7,31 @@ time over all processes, atomic, and leaves comments alone.
 import asyncio
 import json
 import os
+import re
 import stat
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from dsh.composition.text.source import read_bytes
-from dsh.composition.text.user_file import UserFileError, locked, replace
+from dsh.composition.text.user_file import LockHeld, UserFileError, locked, replace
 from dsh.composition.text.yaml import YamlError, parse_yaml
 from dsh.composition.value import Expr, Mark, MarkedError
 
+LOCK_POLL_S = 0.05
+"""How often somebody else's lock is looked at."""
 EXTENSIONS = (".yaml", ".yml", ".json")
-_SAFE = ("not UTF-8 text", "the file is larger", "nested more than", "an alias that", "more than")
-"""How problems begin that say nothing of what is written."""
+_QUOTING_NOTHING = (
+    "not UTF-8 text", "the file is larger", "nested more than", "more than", "an alias ", "a second document",
+    "a tab indents", "a quoted text starts", "the list that starts in", "the mapping that starts in",
+    "a colon where", "this line belongs", "this does not belong", "a list cannot start", "an unknown escape",
+    "this is neither", "the character U+", "an escape beyond", "half of a surrogate", "a key must be",
+    "a key cannot be", "an integer of more",
+)  # fmt: skip
+"""How those problems of the reader begin that say nothing of what is written."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_TWICE = re.compile(r"the key .* stands twice(; first in line \d+)\Z")
 
 Stamp = tuple[int, ...] | None
 """What tells two states of a file apart without reading it; None where there is none."""
@@ -99,12 +110,18 @@ class UserDocument:
         Raises:
             UserFileError: another process holds the lock for too long.
         """
-        lock = locked(self.path, timeout_s=self._lock_timeout_s)
-        await asyncio.to_thread(lock.__enter__)
-        try:
+        clock = asyncio.get_running_loop().time
+        deadline_s = clock() + self._lock_timeout_s
+        with ExitStack() as held:
+            while True:
+                try:
+                    held.enter_context(locked(self.path, timeout_s=0))
+                    break
+                except LockHeld:
+                    if clock() >= deadline_s:
+                        raise
+                await asyncio.sleep(LOCK_POLL_S)
             yield
-        finally:
-            lock.__exit__(None, None, None)
 
     async def write(self, content: Content, *changes: Change) -> Content:
         """Make changes to what was read under the lock, in one go, and answer what stands there then.
@@ -116,6 +133,8 @@ class UserDocument:
         from dsh.composition.text.edit import Edit, EditError, edited
 
         file = str(self.path)
+        if any(_SURROGATE.search(json.dumps(change.value, ensure_ascii=False)) for change in changes):
+            raise self.error("half of a surrogate pair is no text, so it cannot be written")
         if self.path.suffix == ".json":
             made = plain(content.value)
             for op, path, value in changes:
@@ -131,12 +150,17 @@ class UserDocument:
         return self.read()
 
     async def put(self, text: str) -> None:
-        """Replace the whole text, readable by its owner only.
+        """Replace the whole text, readable by its owner only. Done when it returns, also if it is cancelled.
 
         Raises:
             UserFileError: the file cannot be written; the old one is untouched.
         """
-        await asyncio.to_thread(replace, self.path, text.encode())
+        writing = asyncio.ensure_future(asyncio.to_thread(replace, self.path, text.encode()))
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            await asyncio.wait((writing,))  # the lock is given back only afterwards
+            raise
 
     def error(self, problem: str) -> MarkedError:
         return MarkedError(problem, Mark(str(self.path), 1, 1))
@@ -158,13 +182,22 @@ def parse_private(data: bytes, file: str) -> Any:
     try:
         return parse_yaml(data, file)
     except YamlError as error:
-        raise MarkedError(_unquoted(error.problem), error.mark) from None
+        problem, hint = _unquoted(error)
+        raise MarkedError(problem, error.mark, hint=hint) from None
 
 
-def _unquoted(problem: str) -> str:
-    if "twice" in problem:
-        return "a key stands there twice"
-    return problem if problem.startswith(_SAFE) else "this cannot be read as YAML"
+def _unquoted(error: YamlError) -> tuple[str, str]:
+    """What is wrong, and the hint, without a word of the text. In doubt neither is told."""
+    problem = error.problem.removeprefix("the file must be one top-level list; ").partition(
+        "; the file must"
+    )[0]
+    if problem.startswith(_QUOTING_NOTHING):
+        return problem, error.hint
+    if found := _TWICE.match(problem):
+        return f"a key stands there twice{found[1]}", ""
+    if problem.endswith("is not a finite number"):
+        return "this is not a finite number", error.hint
+    return "this cannot be read as YAML", ""
 
 
 def changed(value: Any, op: Literal["set", "unset"], path: tuple[str, ...], to: Any) -> Any:

@@ -1,12 +1,16 @@
 """The credentials row as a store: what may be written, how it is written, who is told."""
 
+import asyncio
 import multiprocessing
 import stat
+import threading
+import time
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from dsh.capabilities import user_document
 from dsh.capabilities.credentials import (
     CREDENTIAL_RECORD_UPDATED,
     CREDENTIAL_REFERENCE_UPDATED,
@@ -19,6 +23,7 @@ from dsh.capabilities.credentials import (
     RecordUpdated,
     ReferenceUpdated,
 )
+from dsh.composition.text.user_file import locked, replace
 from dsh.composition.text.yaml import read_yaml
 from dsh.errors import CredentialError
 from dsh.kernel import Context
@@ -114,6 +119,59 @@ async def test_a_blank_value_is_no_value(tmp_path: Path, value: str) -> None:
 
 
 @aio
+async def test_a_value_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, DOCUMENT)
+    _, store = await store_at(tmp_path)
+    with pytest.raises(CredentialError, match="half of a surrogate pair is no text"):
+        await store.set("FIRST", "hush\ud800")
+    assert path.read_text() == DOCUMENT
+
+
+@aio
+async def test_the_lock_is_waited_for_without_a_thread_and_given_up_when_the_caller_is_cancelled(
+    tmp_path: Path,
+) -> None:
+    path = write(tmp_path, DOCUMENT)
+    _, store = await store_at(tmp_path)
+    with locked(path, timeout_s=1):
+        waiting = asyncio.ensure_future(store.set("FIRST", "two"))
+        await asyncio.sleep(0.1)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("asyncio")] == []
+    await store.set("FIRST", "three")
+    assert read_yaml(path)["refs"] == {"FIRST": "three"}
+
+
+@aio
+async def test_a_write_whose_caller_is_cancelled_is_whole_before_the_lock_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path, DOCUMENT)
+    _, store = await store_at(tmp_path)
+    begun, order = asyncio.Event(), []
+    loop = asyncio.get_running_loop()
+
+    def slow(*arguments: Any) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        time.sleep(0.1)
+        order.append(path.with_name(f"{path.name}.lock").exists())
+        replace(*arguments)
+
+    monkeypatch.setattr(user_document, "replace", slow)
+    writing = asyncio.ensure_future(store.set("FIRST", "two"))
+    await begun.wait()
+    writing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    assert order == [True]
+    assert read_yaml(path)["refs"] == {"FIRST": "two"}
+    found = store.resolve("FIRST")
+    assert found is not None and found.value == "two"
+
+
+@aio
 async def test_what_the_environment_supplies_cannot_be_stored(tmp_path: Path) -> None:
     write(tmp_path, DOCUMENT)
     _, store = await store_at(tmp_path, FIRST="from-env")
@@ -162,8 +220,9 @@ async def test_a_change_that_fails_writes_nothing_and_frees_the_lock(tmp_path: P
 
     with pytest.raises(LookupError):
         await store.modify_record("some/account", fail)
-    for record in (ApiKeyRecord(key=""), GrantRecord({"x": float("nan")}), GrantRecord(object())):
-        with pytest.raises(CredentialError, match="record some/account"):
+    wrong = ({"kind": "x"}, "text", GrantRecord({"x": "\ud800"}), GrantRecord({"x": float("nan")}))
+    for record in (ApiKeyRecord(key=""), GrantRecord(object()), *wrong):
+        with pytest.raises(CredentialError, match=r"record some/account|half of a surrogate"):
             await store.modify_record("some/account", lambda _, record=record: cast(Any, record))  # type: ignore[misc]
     assert (tmp_path / ".credentials.yaml").read_text() == DOCUMENT
     await store.set("FIRST", "after")
@@ -215,7 +274,8 @@ async def test_a_mistake_in_a_changed_document_is_told_once(
     path.write_text("version: 2\n")
     assert [store.describe("FIRST").configured for _ in range(3)] == [True] * 3
     assert len(caplog.messages) == 1
-    assert "version must be 1; the keys read before still count" in caplog.messages[0]
+    hint = "(names and keys stand under refs:, below version: 1)"
+    assert f"version must be 1 {hint}; the keys read before still count" in caplog.messages[0]
 
 
 # -- the old form ----------------------------------------------------------------------------------

@@ -48,9 +48,17 @@ async def test_a_document_that_is_missing_or_empty_has_no_sections(tmp_path: Pat
     [
         ("- a\n", "settings must be a mapping of sections, not a list"),
         ("hush\n", "settings must be a mapping of sections, not a string"),
-        ("mine: {hush\n", "this cannot be read as YAML"),
-        ("mine: 1\nmine: hush\n", ":2:1: a key stands there twice"),
-        ("a: b\n---\nhush: 1\n", "this cannot be read as YAML"),
+        ("mine: {hush\n", ":2:1: the mapping that starts in line 1 needs `,` or `}` here"),
+        ("mine: [hush\na: 1\n", "the list that starts in line 1 needs `,` or `]` here"),
+        ("mine: 1\nmine: hush\n", ":2:1: a key stands there twice; first in line 1"),
+        ("a: b\n---\nhush: 1\n", ":2:1: a second document starts here"),
+        ("mine:\n\thush: 1\n", ":2:1: a tab indents this line"),
+        ("mine: 'hush\n", ":1:7: a quoted text starts here and never ends"),
+        ("mine: hush: hush\n", ":1:11: a colon where no key can stand"),
+        ("mine: .nan\n", ":1:7: this is not a finite number"),
+        ("mine: !hush 1\n", ":1:7: this cannot be read as YAML"),
+        ("mine: *hush\n", ":1:7: an alias of nothing that stands above"),
+        ("? [hush]\n: 1\n", "a key must be a scalar"),
     ],
 )
 @aio
@@ -222,7 +230,7 @@ async def test_a_document_that_broke_meanwhile_is_not_written(tmp_path: Path) ->
     async with at_home(tmp_path, DOCUMENT, watch=False) as ctx:
         scope = service(ctx).register("mine", Options)
         (tmp_path / "settings.yaml").write_text("mine: {hush\n")
-        with pytest.raises(SettingsError, match="cannot be read as YAML") as caught:
+        with pytest.raises(SettingsError, match="the mapping that starts in line 1") as caught:
             await scope.update({"count": 3})
         assert caught.value.code == "SETTINGS_UNREADABLE"
         assert (tmp_path / "settings.yaml").read_text() == "mine: {hush\n"

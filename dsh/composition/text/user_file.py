@@ -31,6 +31,10 @@ class UserFileError(DshError):
         super().__init__(message, hint=hint)
 
 
+class LockHeld(UserFileError):
+    """Somebody else is writing; `path` is that of the lock."""
+
+
 def replace(path: Path, data: bytes, *, mode: int = FILE_MODE) -> None:
     """Give a file new content, atomically and durably; missing folders are made (0700).
 
@@ -72,7 +76,8 @@ def locked(path: Path, *, timeout_s: float) -> Iterator[None]:
         timeout_s: how long to wait for another holder.
 
     Raises:
-        UserFileError: another process has it for too long, or the lock file cannot be opened.
+        LockHeld: another holder has it for too long.
+        UserFileError: the lock file cannot be opened.
     """
     lock = path.with_name(f"{path.name}.lock")
     descriptor = _acquire(lock, timeout_s)
@@ -104,7 +109,7 @@ def _acquire(lock: Path, timeout_s: float) -> int:
         os.close(descriptor)
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
-            raise UserFileError(
+            raise LockHeld(
                 f"timed out waiting for the writer lock at {lock}",
                 lock,
                 hint=f"{holder} is writing; try again when it is done",

@@ -14,6 +14,7 @@ from dsh.errors import CredentialError
 VERSION = 1
 REF = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 RECORD = re.compile(r"[a-z][a-z0-9-]*/[a-z][a-z0-9-]*\Z")
+FORM = "names and keys stand under refs:, below version: 1"
 _TOP = frozenset(["version", "refs", "records"])
 
 
@@ -35,7 +36,7 @@ def read_document(data: bytes, file: str) -> Keys:
     try:
         return keys_of(parse_private(data, file), file)
     except MarkedError as error:
-        raise CredentialError(error.message) from None
+        raise CredentialError(error.message, hint=error.hint) from None
 
 
 def keys_of(document: Any, file: str) -> Keys:
@@ -52,7 +53,7 @@ def keys_of(document: Any, file: str) -> Keys:
         return Keys(dict(document), {}, is_flat=True)
     top = _mapping(document, "the document", Mark(file, 1, 1), known=_TOP)
     if top.get("version") != VERSION or isinstance(top["version"], bool):
-        raise CredentialError(f"{top.value_at('version')}: version must be {VERSION}")
+        raise CredentialError(f"{top.value_at('version')}: version must be {VERSION}", hint=FORM)
     refs = _mapping(top.get("refs", Map(top.mark)), "refs", top.value_at("refs"))
     for name in refs:
         if not REF.match(name):
@@ -66,7 +67,7 @@ def keys_of(document: Any, file: str) -> Keys:
     try:
         made = {name: msgspec.convert(plain(value), CredentialRecord) for name, value in records.items()}
     except MarkedError as error:
-        raise CredentialError(error.message) from None
+        raise CredentialError(error.message, hint=error.hint) from None
     return Keys(dict(refs), made)
 
 
@@ -94,7 +95,7 @@ def _check_record(record: Map) -> None:
 
 def _mapping(value: Any, what: str, mark: Mark, *, known: Collection[str] | None = None) -> Map:
     if not isinstance(value, Map):
-        raise CredentialError(f"{mark}: {what} must be a mapping, not {type_name(value)}")
+        raise CredentialError(f"{mark}: {what} must be a mapping, not {type_name(value)}", hint=FORM)
     if known is not None:
         _known(value, known)
     return value
@@ -105,7 +106,7 @@ def _known(mapping: Map, known: Collection[str]) -> None:
         if key not in known:
             raise CredentialError(
                 f"{mapping.key_at(key)}: unknown key; known are {', '.join(sorted(known))}",
-                hint="names and keys stand under refs:, below version: 1",
+                hint=FORM if known is _TOP else "",
             )
 
 

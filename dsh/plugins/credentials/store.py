@@ -133,7 +133,7 @@ class Store:
                 )
             content = self._file.read()
         except MarkedError as error:
-            raise CredentialError(error.message) from None
+            raise CredentialError(error.message, hint=error.hint) from None
         return content, keys_of(content.value, str(path))
 
     def _adopt(self, content: Content, keys: Keys) -> None:
@@ -262,6 +262,9 @@ def _data(key: str, record: CredentialRecord) -> dict[str, Any]:
     """
     try:
         data: dict[str, Any] = plain(freeze(msgspec.to_builtins(record), "$"))
+        msgspec.convert(data, CredentialRecord)
+    except msgspec.ValidationError:
+        raise CredentialError(f"record {key} is neither an api-key nor a grant") from None
     except (JsonError, TypeError) as error:
         raise CredentialError(f"record {key} holds what is not JSON data: {error}") from None
     if any(data.get(field) == "" for field in ("key", "env")):
