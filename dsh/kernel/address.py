@@ -12,7 +12,7 @@ from dsh.errors import KernelError
 from dsh.kernel.effect import Effect
 from dsh.kernel.fiber import Fiber, FiberState, require_declared
 from dsh.kernel.internal import SERVICE_READ, SERVICE_WRITTEN, ReadRequest, WriteRequest
-from dsh.kernel.root import Consumer, Impl, Realm
+from dsh.kernel.root import Impl, Realm
 from dsh.kernel.view import bound, unbound
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def provide(ctx: "Context", name: str, value: Any, check: "Callable[[Context], A
     kernel.impls[realm] = fiber.provided[realm] = impl
     effect.add(lambda: _withdraw(fiber, impl))
     if fiber.is_active:
-        kernel.touch([(name, realm)])
+        kernel.notify([(name, realm)])
     return effect
 
 
@@ -57,7 +57,7 @@ def _withdraw(fiber: Fiber, impl: Impl) -> Awaitable[None]:
     kernel = fiber.kernel
     if kernel.impls.get(impl.realm) is impl:
         del kernel.impls[impl.realm]
-    kernel.touch([(impl.name, impl.realm)])
+    kernel.notify([(impl.name, impl.realm)])
     if impl.is_told:
         kernel.tell(impl, is_there=False)
 
@@ -95,7 +95,10 @@ def _found(ctx: "Context", name: str) -> Any:
             return bound(impl.value, ctx)
         parent = fiber.parent
         if parent is None or parent.realm_of(name) is not realm:
-            raise ServiceUnavailable(f'cannot get property "{name}" without inject')
+            raise ServiceUnavailable(
+                f'cannot get property "{name}" without inject: add it to the plugin\'s inject, '
+                "or use ctx.get, which answers None where nobody provides it"
+            )
         fiber = parent.fiber
 
 
@@ -134,7 +137,7 @@ def assign(ctx: "Context", name: str, value: Any) -> None:
 
 def rebind(
     ctx: "Context", isolate: Mapping[str, Realm] | None, intercept: Mapping[str, Any] | None
-) -> list[Consumer]:
+) -> list[Fiber]:
     """See `Context.rebind`."""
     kernel = ctx.kernel
     old_realms, old_intercepts = ctx.own_realms, ctx.own_intercepts
@@ -153,12 +156,10 @@ def rebind(
         ctx.own_realms = old_realms
         raise
     ctx.own_intercepts = new_intercepts
-    also: list[tuple[str, Consumer]] = [
-        (n, c) for (n, c), realm in before.items() if c.realm_of(n) is not realm
-    ]
-    also.extend((n, c) for n in layered for c in consumers[n] if isinstance(c, Fiber) and c.ctx.is_below(ctx))
+    also: list[tuple[str, Fiber]] = [(n, c) for (n, c), realm in before.items() if c.realm_of(n) is not realm]
+    also.extend((n, c) for n in layered for c in consumers[n] if c.ctx.is_below(ctx))
     left = [_move(impl, realm) for impl, realm in moves]
-    return kernel.touch([*left, *((impl.name, realm) for impl, realm in moves)], also)
+    return kernel.notify([*left, *((impl.name, realm) for impl, realm in moves)], also)
 
 
 def _moves(ctx: "Context", names: list[str]) -> list[tuple[Impl, Realm]]:
@@ -180,7 +181,6 @@ def _moves(ctx: "Context", names: list[str]) -> list[tuple[Impl, Realm]]:
 def _move(impl: Impl, realm: Realm) -> tuple[str, Realm]:
     """Give a provided service another address; answers the name and the address it left."""
     fiber = impl.fiber
-    assert isinstance(fiber, Fiber)
     kernel, old, was_told = fiber.kernel, impl.realm, impl.is_told
     if was_told:
         kernel.tell(impl, is_there=False)

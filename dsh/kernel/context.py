@@ -13,13 +13,13 @@ from dsh.kernel.accessor import Accessor, add_accessor, add_mixin
 from dsh.kernel.address import ServiceUnavailable as ServiceUnavailable
 from dsh.kernel.effect import Effect
 from dsh.kernel.event import EventTable, Hook, Subject
-from dsh.kernel.fiber import FIBER_CREATED, Fiber
-from dsh.kernel.internal import LISTENER_ADDED, ListenerRequest
+from dsh.kernel.fiber import Fiber
+from dsh.kernel.internal import FIBER_CREATED, LISTENER_ADDED, ListenerRequest
 from dsh.kernel.journal import Exporter
 from dsh.kernel.key import Event, ServiceKey, name_of
 from dsh.kernel.node import Node
 from dsh.kernel.plugin import Registry, inject_map, runtime_of
-from dsh.kernel.root import Consumer, Kernel, Realm
+from dsh.kernel.root import Kernel, Realm
 from dsh.kernel.tree import Statistics, statistics_of
 from dsh.kernel.view import bound
 
@@ -65,7 +65,7 @@ class Context(Node):
 
     def rebind(
         self, *, isolate: Mapping[str, Realm] | None = None, intercept: Mapping[str, Any] | None = None
-    ) -> list[Consumer]:
+    ) -> list[Fiber]:
         """Replace the addresses or intercepts that this derived context adds, in place; None leaves them.
 
         What is provided below moves with its address and keeps its generation. Fibers that inject one of

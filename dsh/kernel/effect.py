@@ -8,32 +8,15 @@ an awaitable of either, or an iterable of disposers (`spec/kernel.md` §6).
 import asyncio
 import contextlib
 import inspect
-import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
+from typing import TYPE_CHECKING, Any
 
 from dsh.kernel.foreign import contained
 
+if TYPE_CHECKING:
+    from dsh.kernel.owner import EffectOwner
+
 Disposer = Callable[[], Any]
-
-
-class Owner(Protocol):
-    """Whoever holds an effect until it is undone: a fiber."""
-
-    @property
-    def logger(self) -> logging.Logger: ...
-
-    def release(self, effect: "Effect") -> None:
-        """Hold the effect no longer."""
-
-    def keep(self, coro: Coroutine[Any, Any, Any], label: str) -> "asyncio.Task[Any]":
-        """Start a task; whoever starts it sees to its failure."""
-
-    def attend(self, coro: Coroutine[Any, Any, None], label: str) -> None:
-        """Run it as a task of the owner's own, which ends with the owner."""
-
-    def note_failure(self, label: str, error: Exception) -> None:
-        """An effect could not be set up: say so, and remember it."""
 
 
 class Disposal:
@@ -66,7 +49,7 @@ class Effect:
 
     __slots__ = ("_disposal", "_disposers", "_setup_task", "is_provider", "label", "owner")
 
-    def __init__(self, owner: Owner, label: str, *, is_provider: bool = False) -> None:
+    def __init__(self, owner: "EffectOwner", label: str, *, is_provider: bool = False) -> None:
         self.owner = owner
         self.label = label
         self.is_provider = is_provider
@@ -91,6 +74,7 @@ class Effect:
 
     @property
     def active(self) -> bool:
+        """It is neither undone, nor being undone, nor has it ended by itself or failed."""
         return self._disposal is None
 
     def __await__(self) -> "Generator[Any, None, Effect]":
@@ -110,6 +94,8 @@ class Effect:
     def release(self) -> None:
         """Give up what is left to undo: it has ended by itself."""
         self._disposers.clear()
+        if self._disposal is None:
+            self._disposal = Disposal(self.label, [], None)
         self.owner.release(self)
 
     def add(self, disposer: Disposer) -> None:
@@ -122,15 +108,22 @@ class Effect:
 
     def _undo(self) -> Disposal:
         errors: list[Exception] = []
+        answer: Any = None
         if self._setup_task is not None and not self._setup_task.done():
-            return Disposal(self.label, errors, self._finish_later(errors, _settled(self._setup_task)))
-        while self._disposers:
+            if self.owner.kernel.is_closing:
+                self._setup_task.cancel()
+            answer = asyncio.wait((self._setup_task,))  # what made it fail was reported and rolled back
+        while answer is None and self._disposers:
             answer = self._dispose_one(errors)
             if isinstance(answer, Disposal) and not answer.pending:
                 _collect(answer, errors)
-            elif inspect.isawaitable(answer):
-                return Disposal(self.label, errors, self._finish_later(errors, answer))
-        return Disposal(self.label, errors, None)
+                answer = None
+            elif not inspect.isawaitable(answer):
+                answer = None
+        if answer is None:
+            return Disposal(self.label, errors, None)
+        task = self.owner.keep(self._undo_rest(errors, answer), f"dispose {self.label}")
+        return Disposal(self.label, errors, task)
 
     def _dispose_one(self, errors: list[Exception]) -> Any:
         try:
@@ -139,23 +132,18 @@ class Effect:
             errors.append(contained(error, f"a disposer of {self.label}"))
             return None
 
-    def _finish_later(self, errors: list[Exception], first: Awaitable[Any]) -> "asyncio.Task[None]":
-        """Wait for an asynchronous disposer, then run the rest one after the other."""
-
-        async def finish() -> None:
-            answer: Any = first
-            while True:
-                if inspect.isawaitable(answer):
-                    try:
-                        await answer
-                    except BaseException as error:
-                        errors.append(contained(error, f"a disposer of {self.label}"))
-                if not self._disposers:
-                    break
-                answer = self._dispose_one(errors)
-            self.owner.release(self)
-
-        return self.owner.keep(finish(), f"dispose {self.label}")
+    async def _undo_rest(self, errors: list[Exception], answer: Any = None) -> None:
+        """Wait for what a disposer has answered, then run the others one after the other."""
+        while True:
+            if inspect.isawaitable(answer):
+                try:
+                    await answer
+                except BaseException as error:
+                    errors.append(contained(error, f"a disposer of {self.label}"))
+            if not self._disposers:
+                break
+            answer = self._dispose_one(errors)
+        self.owner.release(self)
 
     def run(self, setup: Any) -> None:
         """Do the thing. A synchronous failure rolls back and is raised; an asynchronous one is reported."""
@@ -176,24 +164,14 @@ class Effect:
         try:
             await self._take_later(answer)
         except BaseException as raised:
-            await self._roll_back()
-            self.owner.release(self)
+            errors: list[Exception] = []
+            await self._undo_rest(errors)
+            for error in errors:
+                self.owner.logger.error("rolling back %s failed: %s", self.label, error, exc_info=error)
+            self.release()
             failure = contained(raised, f"effect {self.label}")
             self.owner.note_failure(self.label, failure)
             raise failure  # noqa: B904 -- the same one, or made of it
-
-    async def _roll_back(self) -> None:
-        """Undo what a failed setup has done so far."""
-        errors: list[Exception] = []
-        while self._disposers:
-            answer = self._dispose_one(errors)
-            if inspect.isawaitable(answer):
-                try:
-                    await answer
-                except BaseException as raised:
-                    errors.append(contained(raised, f"a disposer of {self.label}"))
-        for error in errors:
-            self.owner.logger.error("rolling back %s failed: %s", self.label, error, exc_info=error)
 
     def _take(self, answer: Any) -> bool:
         """Collect a synchronous answer; False when it has to be awaited."""
@@ -250,8 +228,3 @@ def _collect(disposal: Disposal, errors: list[Exception]) -> None:
         disposal.raise_errors()
     except Exception as error:
         errors.append(error)
-
-
-async def _settled(task: "asyncio.Task[None]") -> None:
-    """Wait for a setup that is still running; its failure was reported and rolled back by itself."""
-    await asyncio.wait((task,))

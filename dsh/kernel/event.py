@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from dsh.errors import KernelError
-from dsh.kernel.effect import Owner
 from dsh.kernel.foreign import contained
 from dsh.kernel.internal import EVENT_DISPATCHED, Dispatch
 from dsh.kernel.key import Event, Mode
 
 if TYPE_CHECKING:
+    from dsh.kernel.owner import EffectOwner
     from dsh.kernel.root import Realm
 
 P = TypeVar("P")
@@ -44,7 +44,13 @@ class Hook:
     __slots__ = ("fn", "is_first", "is_global", "owner", "place")
 
     def __init__(
-        self, place: Place, owner: Owner, fn: Listener, *, is_global: bool = False, is_first: bool = False
+        self,
+        place: Place,
+        owner: "EffectOwner",
+        fn: Listener,
+        *,
+        is_global: bool = False,
+        is_first: bool = False,
     ) -> None:
         self.place, self.owner, self.fn = place, owner, fn
         self.is_global = is_global
@@ -167,17 +173,23 @@ class EventTable:
         if not hooks:
             return
         is_contained = is_contained or (not isinstance(event, str) and event.contained)
+        broken: Exception | None = None
         for hook in hooks:
             try:
                 answer = hook.fn(payload)
             except BaseException as raised:
                 error = contained(raised, f"a listener of {name}")
-                if not is_contained or getattr(error, "code", "") == "INVARIANT":
+                if not is_contained:
                     raise error  # noqa: B904 -- the same one, or made of it
-                report(hook.owner, name, error)
+                if getattr(error, "code", "") == "INVARIANT" and broken is None:
+                    broken = error
+                else:
+                    report(hook.owner, name, error)
                 continue
             if answer is not None and inspect.isawaitable(answer):
                 hook.owner.attend(_reported(answer, hook.owner, name), f"listener of {name}")
+        if broken is not None:
+            raise broken
 
     async def parallel(self, event: "Event[P, Any] | str", payload: P, subject: Subject | None) -> None:
         name = self._begin(event, "parallel", payload, subject)
@@ -237,7 +249,7 @@ def chain(name: str, hooks: Sequence[Hook], payload: P, inner: Callable[[], R]) 
     return step(0)()
 
 
-def report(owner: Owner, name: str, error: BaseException) -> None:
+def report(owner: "EffectOwner", name: str, error: BaseException) -> None:
     owner.logger.error("listener of %s failed: %s", name, error, exc_info=error)
 
 
@@ -258,7 +270,7 @@ async def _called(hook: Hook, name: str, payload: Any) -> Any:
         raise contained(error, f"a listener of {name}")  # noqa: B904 -- the same one, or made of it
 
 
-async def _reported(answer: Awaitable[Any], owner: Owner, name: str) -> None:
+async def _reported(answer: Awaitable[Any], owner: "EffectOwner", name: str) -> None:
     try:
         await answer
     except BaseException as error:

@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dsh.errors import KernelError
 from dsh.kernel.effect import Effect
 from dsh.kernel.event import Place, chain
-from dsh.kernel.internal import FIBER_CONFIG as FIBER_CONFIG
-from dsh.kernel.internal import FIBER_CREATED as FIBER_CREATED
-from dsh.kernel.internal import FIBER_STATUS as FIBER_STATUS
-from dsh.kernel.internal import FIBER_UPDATE as FIBER_UPDATE
-from dsh.kernel.internal import ConfigRequest as ConfigRequest
-from dsh.kernel.internal import StatusChange as StatusChange
-from dsh.kernel.internal import UpdateRequest as UpdateRequest
+from dsh.kernel.internal import FIBER_CREATED, FIBER_UPDATE, UpdateRequest
 from dsh.kernel.journal import FiberLogger, Journal
 from dsh.kernel.plugin import Runtime
 from dsh.kernel.root import Kernel
@@ -49,7 +43,6 @@ class Fiber(Machine):
         """The effect that stands for this fiber in its parent."""
         self.is_closed = False
         """Of a root: it was disposed, or is being disposed, and nothing has been registered since."""
-        self._is_closing = False
         self._teardown: asyncio.Task[None] | None = None
         self._loggers: dict[str, FiberLogger] = {}
 
@@ -101,7 +94,7 @@ class Fiber(Machine):
     @property
     def accepts_effects(self) -> bool:
         """Whether anything may be registered: not when it is being undone or is over."""
-        return self.uid is not None and self.state is not FiberState.UNLOADING and not self._is_closing
+        return self.uid is not None and self.state is not FiberState.UNLOADING and not self.kernel.is_closing
 
     def own(self, label: str, *, is_provider: bool = False) -> Effect:
         effect = super().own(label, is_provider=is_provider)
@@ -203,7 +196,7 @@ class Fiber(Machine):
             work = self._empty_root if self.parent is None else self._tear_down
             self._teardown = self.kernel.keep(self.marked(work), f"dispose {self.name}")
             if self.parent is None:
-                self.is_closed = self._is_closing = True
+                self.is_closed = self.kernel.is_closing = True
             else:
                 self._retire()
         waiter = current()
@@ -215,7 +208,7 @@ class Fiber(Machine):
         try:
             await self.run_disposers()
         finally:
-            self._is_closing, self._teardown = False, None
+            self.kernel.is_closing, self._teardown = False, None
 
     def _retire(self) -> None:
         """From here on the fiber is nobody's plugin any more; what it holds is still to be undone."""
@@ -229,7 +222,7 @@ class Fiber(Machine):
                 self.kernel.runtimes.pop(self.runtime.identity, None)
         if self._body is not None:
             self._body.cancel()
-        self.kernel.events.emit(FIBER_CREATED, self, None, is_contained=True)
+        self.kernel.announce(FIBER_CREATED, self)
 
     async def _tear_down(self) -> None:
         await self._rest()

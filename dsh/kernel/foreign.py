@@ -6,7 +6,7 @@ failed like any other: it must neither end the process nor silently end the task
 
 import asyncio
 
-from dsh.errors import KernelError
+from dsh.errors import DshError, KernelError
 
 
 def contained(error: BaseException, who: str) -> Exception:
@@ -24,6 +24,14 @@ def contained(error: BaseException, who: str) -> Exception:
     failure = KernelError(f"{who} raised {type(error).__name__}{said}", code="FOREIGN_EXIT")
     failure.__context__ = error
     return failure
+
+
+def told(error: BaseException) -> str:
+    """What a line of the log says of an error: ours its own words, somebody's its type before them."""
+    text = str(error)
+    if isinstance(error, DshError):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _is_going_down(error: BaseException) -> bool:

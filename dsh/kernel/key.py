@@ -28,8 +28,9 @@ class Event(Generic[P, R]):
     and `parallel`, a bail value for `serial` and `bail`, the value of the chain for `waterfall` (an
     awaitable or an async iterator where the chain is asynchronous).
 
-    A `contained` emit calls every listener and logs what fails; otherwise the first exception stops
-    the dispatch and reaches the emitter.
+    A `contained` emit calls every listener and logs what fails; only a broken invariant (an error with the
+    code INVARIANT) still reaches the emitter, after all were called. Otherwise the first exception stops the
+    dispatch and reaches the emitter.
     """
 
     __slots__ = ("contained", "mode", "name")

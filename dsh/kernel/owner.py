@@ -1,13 +1,14 @@
-"""Whoever holds effects: takes them in, gives them up, undoes them all, last in first out."""
+"""What a fiber owns: its effects, taken in, given up, and all undone in the end, last in first out."""
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
 from dsh.errors import KernelError
 from dsh.kernel.effect import Effect
-from dsh.kernel.foreign import contained
+from dsh.kernel.foreign import contained, told
 from dsh.kernel.root import Kernel
 
 SLOW_DISPOSER_S = 10.0
@@ -21,8 +22,8 @@ class EffectFailure(NamedTuple):
     error: Exception
 
 
-class EffectOwner:
-    """The list of effects of a fiber."""
+class EffectOwner(ABC):
+    """The owning part of a fiber: the list of its effects."""
 
     kernel: Kernel
 
@@ -32,16 +33,22 @@ class EffectOwner:
         """Effects that could not be set up since the last load. What they had done is undone."""
 
     @property
-    def name(self) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def name(self) -> str: ...
 
     @property
-    def logger(self) -> logging.Logger:
-        raise NotImplementedError
+    @abstractmethod
+    def row_chain(self) -> str:
+        """The rows around it, the innermost first: how messages say whose effect it is."""
 
     @property
+    @abstractmethod
+    def logger(self) -> logging.Logger: ...
+
+    @property
+    @abstractmethod
     def accepts_effects(self) -> bool:
-        raise NotImplementedError
+        """Whether anything may be registered now."""
 
     @property
     def effects(self) -> list[Effect]:
@@ -76,7 +83,7 @@ class EffectOwner:
 
     def note_failure(self, label: str, error: Exception) -> None:
         """An effect could not be set up: say so, and remember it."""
-        self.logger.error("effect %s failed: %s", label, error, exc_info=error)
+        self.logger.error("effect %s of %s failed: %s", label, self.row_chain, told(error), exc_info=error)
         self.failures.append(EffectFailure(label, error))
 
     def spawn(
@@ -93,7 +100,7 @@ class EffectOwner:
             try:
                 await coro
             except BaseException as error:
-                failed(contained(error, label), f"{label} of {self.name}")
+                failed(contained(error, label), f"{label} of {self.row_chain}")
             finally:
                 self.release(effect)
 
@@ -121,12 +128,15 @@ class EffectOwner:
         first = [provider for effect in effects for provider in effect.providers()]
         for effect in (*first, *(e for e in effects if not e.is_provider)):
             slow = asyncio.get_running_loop().call_later(
-                SLOW_DISPOSER_S, self.logger.warning, "still disposing %s of %s", effect.label, self.name
+                SLOW_DISPOSER_S, self.logger.warning, "still disposing %s of %s", effect.label, self.row_chain
             )
             try:
                 await effect()
             except BaseException as raised:
                 error = contained(raised, f"disposing {effect.label}")
-                self.logger.error("disposing %s failed: %s", effect.label, error, exc_info=error)
+                whose = self.row_chain
+                self.logger.error(
+                    "disposing %s of %s failed: %s", effect.label, whose, told(error), exc_info=error
+                )
             finally:
                 slow.cancel()

@@ -4,15 +4,20 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from dsh.kernel.accessor import Accessor
-from dsh.kernel.event import EventTable, Place
-from dsh.kernel.foreign import contained
+from dsh.kernel.event import EventTable, Place, Subject
+from dsh.kernel.foreign import contained, told
 from dsh.kernel.internal import SERVICE_CHANGED, ServiceChange
 from dsh.kernel.journal import Journal
+from dsh.kernel.key import Event
 from dsh.kernel.plugin import Registry
 from dsh.kernel.task import retrieve
+
+if TYPE_CHECKING:
+    from dsh.kernel.fiber import Fiber
+    from dsh.kernel.transition import Machine
 
 logger = logging.getLogger("dsh.kernel")
 
@@ -41,35 +46,6 @@ class RealmTarget:
         return place.realm_of(self._name) is self._realm
 
 
-class Provider(Protocol):
-    """The fiber behind a service."""
-
-    provided: "dict[Realm, Impl]"
-
-    @property
-    def is_active(self) -> bool: ...
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def logger(self) -> logging.Logger: ...
-
-
-class Consumer(Protocol):
-    """A fiber that injects services."""
-
-    def realm_of(self, name: str) -> Realm: ...
-
-    def evaluate(self, name: str) -> None: ...
-
-    def refresh(self) -> None: ...
-
-    async def quiet(self) -> None: ...
-
-    async def released(self, impl: "Impl", provider: Any) -> None: ...
-
-
 class Impl:
     """One provided service: who provides it, where, since when, and for whom it is available."""
 
@@ -79,7 +55,7 @@ class Impl:
         self,
         name: str,
         value: Any,
-        fiber: Provider,
+        fiber: "Fiber",
         *,
         place: Place,
         realm: Realm,
@@ -88,7 +64,7 @@ class Impl:
     ) -> None:
         self.name, self.value, self.fiber = name, value, fiber
         self.place, self.realm, self.check, self.generation = place, realm, check, generation
-        self.users: dict[Consumer, None] = {}
+        self.users: dict[Machine, None] = {}
         """The fibers that are loaded with it, those that are being unloaded included."""
         self.is_told = False
         """Listeners of `internal/service` know that it is there."""
@@ -103,7 +79,7 @@ class Impl:
             return bool(self.check(ctx))
         except BaseException as raised:
             error = contained(raised, f"the check of service {self.name}")
-            self.fiber.logger.error("check of service %s failed: %s", self.name, error, exc_info=error)
+            self.fiber.logger.error("check of service %s failed: %s", self.name, told(error), exc_info=error)
             return False
 
 
@@ -119,10 +95,12 @@ class Kernel:
         """Every name that was ever provided: it is a service's for good, and no accessor can take it."""
         self.accessors: dict[str, Accessor] = {}
         self.runtimes = Registry()
-        self.injectors: dict[str, dict[Consumer, None]] = {}
+        self.injectors: dict[str, dict[Fiber, None]] = {}
         self.uids = itertools.count(1)
         self.generations = itertools.count(1)
         self.tasks: set[asyncio.Task[Any]] = set()
+        self.is_closing = False
+        """The root is being disposed."""
         self.on_failure: Callable[[BaseException, str], None] | None = None
         """Told of background work that died with nobody awaiting it (the fail-loud hook)."""
 
@@ -142,38 +120,34 @@ class Kernel:
 
     def failed(self, error: BaseException, label: str) -> None:
         """Background work died: say so, and tell the process."""
-        logger.error("%s failed: %s", label, error, exc_info=error)
+        logger.error("%s failed: %s", label, told(error), exc_info=error)
         if self.on_failure is not None:
             self.on_failure(error, label)
 
     # -- who injects what ------------------------------------------------------------------------
 
-    def watch(self, name: str, fiber: Consumer) -> None:
+    def watch(self, name: str, fiber: "Fiber") -> None:
         """Let the fiber know from now on when the service comes or goes."""
         self.injectors.setdefault(name, {})[fiber] = None
 
-    def unwatch(self, name: str, fiber: Consumer) -> None:
+    def unwatch(self, name: str, fiber: "Fiber") -> None:
         if (fibers := self.injectors.get(name)) is not None:
             fibers.pop(fiber, None)
             if not fibers:
                 del self.injectors[name]
 
-    async def notify(self, impls: Iterable[tuple[str, Realm]]) -> list[Consumer]:
-        """Let every fiber that injects one of these services look again, and wait until each has settled."""
-        touched = self.touch(impls)
-        for fiber in touched:
-            await fiber.quiet()
-        return touched
+    def notify(
+        self, impls: Iterable[tuple[str, Realm]], also: "Iterable[tuple[str, Fiber]]" = ()
+    ) -> "list[Fiber]":
+        """Let every fiber that injects one of these services look again, and tell their listeners.
 
-    def touch(
-        self, impls: Iterable[tuple[str, Realm]], also: Iterable[tuple[str, Consumer]] = ()
-    ) -> list[Consumer]:
-        """The first half of `notify`: re-evaluate and start what follows, without waiting.
+        Answers those fibers without waiting for what they start: `await fiber.quiet()`.
 
-        `also` names single fibers that look again at a service.
+        Args:
+            also: single fibers that look again at a service.
         """
         impls = tuple(impls)
-        touched: dict[Consumer, None] = {}
+        touched: dict[Fiber, None] = {}
         for name, fiber in also:
             fiber.evaluate(name)
             touched[fiber] = None
@@ -194,4 +168,14 @@ class Kernel:
         impl.is_told = is_there
         if self.events.has(SERVICE_CHANGED):
             change = ServiceChange(impl.name, impl.value if is_there else None)
-            self.events.emit(SERVICE_CHANGED, change, RealmTarget(impl.name, impl.realm))
+            self.announce(SERVICE_CHANGED, change, RealmTarget(impl.name, impl.realm))
+
+    def announce(self, event: "Event[Any, None]", payload: Any, subject: Subject | None = None) -> None:
+        """Tell what has happened in the kernel, which goes on whatever observers do.
+
+        A broken invariant is told to the process.
+        """
+        try:
+            self.events.emit(event, payload, subject, is_contained=True)
+        except Exception as error:
+            self.failed(error, f"an observer of {event.name}")

@@ -72,12 +72,7 @@ class Machine(EffectOwner):
         """A config that was resolved already, and the epoch it is for."""
         self._transition: asyncio.Task[None] | None = None
         self._body: asyncio.Task[None] | None = None
-        self._waits_for: dict[Machine, int] = {}
-
-    @property
-    def row_chain(self) -> str:
-        """The rows around it, the innermost first."""
-        raise NotImplementedError
+        self._waits_for: list[Machine] = []
 
     @property
     def is_active(self) -> bool:
@@ -87,6 +82,10 @@ class Machine(EffectOwner):
     def realm_of(self, name: str) -> Realm:
         """The address a service name has for this fiber."""
         return self.ctx.realm_of(name)
+
+    def is_run_by(self, task: "asyncio.Task[Any]") -> bool:
+        """Whether the task is what moves it: its body, its load or unload, its teardown."""
+        return task in (self._transition, self._body)
 
     @property
     def missing(self) -> list[str]:
@@ -139,12 +138,9 @@ class Machine(EffectOwner):
         old, self.state = self.state, state
         if old is state:
             return
-        try:
-            self.kernel.events.emit(FIBER_STATUS, StatusChange(cast("Fiber", self), old), None)
-        except Exception as error:  # a broken invariant: told to the process, but the fiber moves on
-            self.kernel.failed(error, f"an observer of {self.name}")
+        self.kernel.announce(FIBER_STATUS, StatusChange(cast("Fiber", self), old))
         if self.provided and FiberState.ACTIVE in (old, state):
-            self.kernel.touch([(impl.name, impl.realm) for impl in self.provided.values()])
+            self.kernel.notify([(impl.name, impl.realm) for impl in self.provided.values()])
 
     # -- loading and unloading -------------------------------------------------------------------
 
@@ -276,14 +272,11 @@ def waiting(waiter: Machine | None, other: Machine) -> Iterator[None]:
     if waiter is None:
         yield
         return
-    waits = waiter._waits_for
-    waits[other] = waits.get(other, 0) + 1
+    waiter._waits_for.append(other)
     try:
         yield
     finally:
-        waits[other] -= 1
-        if not waits[other]:
-            del waits[other]
+        waiter._waits_for.remove(other)
 
 
 async def _body(rest: Coroutine[Any, Any, None], who: str) -> None:

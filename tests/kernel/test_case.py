@@ -68,7 +68,7 @@ async def test_a_disposer_that_registers_an_effect_each_time_is_refused_and_told
     await fiber.dispose()
 
     assert runs == ["x"]
-    assert caplog.text.count("disposing runaway failed: cannot create effect on inactive context") == 1
+    assert caplog.text.count("disposing runaway of plugin failed: cannot create effect on inactive context") == 1
 
 
 class Log:
@@ -131,7 +131,7 @@ async def test_ten_cycles_leave_what_one_leaves(caplog: pytest.LogCaptureFixture
         assert log.lines == ["c", "a"]
         assert log.refused == ["INACTIVE_EFFECT"]
         assert ticks == ["tick", "tick"]
-        assert caplog.text.count("disposing the bad one failed") == 1
+        assert caplog.text.count("disposing the bad one of ") == 1
         counts.append(root.statistics())
 
     assert counts == [counts[0]] * 10

@@ -10,7 +10,7 @@ import pytest
 from dsh.errors import KernelError
 from dsh.kernel import FIBER_CONFIG, FIBER_CREATED, FIBER_STATUS, Context, Fiber, ValidationError
 from dsh.kernel.effect import Disposer
-from dsh.kernel.fiber import ConfigRequest
+from dsh.kernel.internal import ConfigRequest
 from tests.aio import aio
 
 

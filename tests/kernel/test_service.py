@@ -141,10 +141,10 @@ async def test_a_check_that_flips_starts_and_stops_a_consumer() -> None:
     assert fiber.state is FiberState.PENDING
 
     is_open = True
-    await ctx.kernel.notify([("number", realm)])
+    await asyncio.gather(*(each.quiet() for each in ctx.kernel.notify([("number", realm)])))
     assert fiber.is_active
     is_open = False
-    await ctx.kernel.notify([("number", realm)])
+    await asyncio.gather(*(each.quiet() for each in ctx.kernel.notify([("number", realm)])))
 
     assert fiber.state is FiberState.PENDING
 

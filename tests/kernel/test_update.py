@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from dsh.kernel import FIBER_CONFIG, FIBER_UPDATE, Context, Fiber, ValidationError
-from dsh.kernel.fiber import ConfigRequest
-from dsh.kernel.internal import UpdateRequest
+from dsh.kernel.internal import ConfigRequest, UpdateRequest
 from tests.aio import aio
 
 Next = Callable[[], Any]
