@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from dsh.composition.mount.entry import Entry
 from dsh.kernel import Fiber
-from dsh.kernel.root import Consumer, Kernel
+from dsh.kernel.root import Kernel
 
 
 class Graph:
@@ -42,10 +42,10 @@ class Graph:
         """The fibers that were given a service which this one provides."""
         for name in self._provided.get(fiber, ()):
             for consumer in tuple(self._kernel.injectors.get(name, ())):
-                if isinstance(consumer, Fiber) and self._uses(consumer, name, fiber):
+                if self._uses(consumer, name, fiber):
                     yield consumer
 
-    def _uses(self, consumer: Consumer, name: str, provider: Fiber) -> bool:
+    def _uses(self, consumer: Fiber, name: str, provider: Fiber) -> bool:
         impl = self._kernel.impls.get(consumer.realm_of(name))
         holder: object = impl.fiber if impl is not None else None
         return holder is provider
