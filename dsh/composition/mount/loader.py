@@ -25,7 +25,7 @@ from dsh.composition.profile import site_folder
 from dsh.composition.value import Seq
 from dsh.errors import CompositionError
 from dsh.kernel import FIBER_STATUS, Context, Fiber, FiberState, ServiceKey
-from dsh.kernel.fiber import FIBER_UPDATE, StatusChange, UpdateRequest
+from dsh.kernel.internal import FIBER_UPDATE, StatusChange, UpdateRequest
 from dsh.kernel.schema import ValidationError, simplify
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from dsh.composition.row import GROUP, INCLUDE, Row
 from dsh.composition.value import Seq
 from dsh.errors import CompositionError
 from dsh.kernel import FIBER_CONFIG, Context, Fiber, Service
-from dsh.kernel.fiber import ConfigRequest
+from dsh.kernel.internal import ConfigRequest
 from dsh.kernel.root import Realm
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class MountedTree(Service):
             yield
         finally:
             self._works -= 1
-            self.owner_ctx.kernel.touch([(self.provide.name, self.owner_ctx.realm_of(self.provide.name))])
+            self.owner_ctx.kernel.notify([(self.provide.name, self.owner_ctx.realm_of(self.provide.name))])
 
     def check(self, ctx: Context) -> bool:
         """Whether a row may have the loader: one that says `{await: true}` gets it once all is settled."""
