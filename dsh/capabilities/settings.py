@@ -191,10 +191,13 @@ class Settings(Protocol):
     ) -> Awaitable[int]:
         """Do these steps in order, all or none. Unsetting what is not there does nothing."""
 
-    def describe(self, *, redact_secrets: bool = True) -> list[SettingsDescription]:
-        """Every registered section, once for each owner. What leaves the process must be redacted.
+    def describe(
+        self, namespace: str | None = None, *, redact_secrets: bool = True
+    ) -> list[SettingsDescription]:
+        """The section of this namespace, or every registered one, once for each owner.
 
-        Redacted, everything that is or may be a secret by the schema is `***`, in doubt too.
+        What leaves the process must be redacted: then everything that is or may be a secret by the schema is
+        `***`, in doubt too.
         """
 
 

@@ -38,5 +38,5 @@ def _is_chosen(composition: Composition) -> bool:
 def _is_saved(root: Context) -> bool:
     """Whether the user's settings name the preset of new sessions."""
     settings = root.get(SETTINGS)
-    described = settings.describe() if settings is not None else []
-    return any(section.ns == SECTION and section.user for section in described)
+    described = settings.describe(SECTION) if settings is not None else []
+    return any(section.user for section in described)

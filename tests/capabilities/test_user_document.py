@@ -9,8 +9,9 @@ from dsh.composition.value import MarkedError
 
 PIECES = [
     "hush", "hush: ", "- ", ": ", "\n", "\n  ", "\t", "{", "}", "[", "]", ",", "'", '"', "|\n", ">\n",
-    "&hush ", "*hush", "!hush ", "!!hush ", "!!int hush", "!!js hush", "!expr ", "? ", "---\n", "...\n", "%hush\n", "# hush\n",
-    "\\hush", "@hush", "`hush", "%", "\x00", "\ufeff", "<<: ", "~", "1", "1e999", "id: hush\n",
+    "&hush ", "*hush", "!hush ", "!!hush ", "!!int hush", "!!js hush", "!expr ", "? ", "---\n", "...\n",
+    "%hush\n", "# hush\n", "\\hush", "@hush", "`hush", "%", "\x00", "\ufeff", "<<: ", "~",
+    "1", "1e999", "id: hush\n",
 ]  # fmt: skip
 
 

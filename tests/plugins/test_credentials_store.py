@@ -266,6 +266,25 @@ async def test_what_others_changed_is_told_with_the_next_look_up(tmp_path: Path)
 
 
 @aio
+async def test_a_document_that_others_may_read_now_is_not_read_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write(tmp_path, DOCUMENT)
+    _, store = await store_at(tmp_path)
+    write(tmp_path, DOCUMENT.replace("one", "two"), 0o640)
+    found = store.resolve("FIRST")
+    assert found is not None and found.value == "one"
+    [told] = caplog.messages
+    assert (
+        told
+        == f"{path}: mode 0640 lets others at the keys (chmod 600 {path}); the keys read before still count"
+    )
+    path.chmod(0o600)
+    found = store.resolve("FIRST")
+    assert found is not None and found.value == "two"
+
+
+@aio
 async def test_a_mistake_in_a_changed_document_is_told_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

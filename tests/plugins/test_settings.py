@@ -98,6 +98,8 @@ async def test_a_section_is_shared_by_those_that_say_so_and_mean_the_same() -> N
             assert caught.value.code == "SETTINGS_DUPLICATE"
         registered(at, "both", shared=True)
         assert [one.ns for one in at.service.describe()] == ["both", "both", "alone"]
+        assert [one.ns for one in at.service.describe("both")] == ["both", "both"]
+        assert at.service.describe("none") == []
 
 
 @aio

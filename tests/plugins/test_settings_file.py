@@ -310,9 +310,10 @@ async def test_another_home_and_another_kind_of_file(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     async with at_home(tmp_path / "empty", dshHome=str(tmp_path)) as ctx:
         assert service(ctx).register("mine", Options).get().count == 4
-    with pytest.raises(CompositionError, match=r"extension '\.toml' is not supported"):
-        async with at_home(tmp_path, path="settings.toml"):
-            pass
+    for name in ("settings.toml", "settings", ".yaml"):
+        with pytest.raises(CompositionError, match=r"path must end in one of \.yaml, \.yml, \.json"):
+            async with at_home(tmp_path, path=name):
+                pass
 
 
 @aio

@@ -15,7 +15,6 @@ from dsh.capabilities.launch import BOOT, HOME_PATH, LAUNCH_ENVIRONMENT
 from dsh.capabilities.settings import SETTINGS
 from dsh.capabilities.user_document import EXTENSIONS
 from dsh.composition.home import home_path
-from dsh.errors import CompositionError
 from dsh.kernel import Context
 from dsh.plugins.settings.document import FileStore
 from dsh.plugins.settings.service import SettingsService
@@ -42,20 +41,15 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
     debounce_ms: Annotated[int, msgspec.Meta(ge=0, le=MAX_TIMER_MS)] = 100
     """How long a changed document must rest before it is read."""
 
+    def __post_init__(self) -> None:
+        if self.path is not None and Path(self.path).suffix not in EXTENSIONS:
+            raise ValueError(f"path must end in one of {', '.join(EXTENSIONS)}")
+
 
 def document_path(ctx: Context, config: Config) -> Path:
-    """Where the document is.
-
-    Raises:
-        CompositionError: its name ends in something else than the forms that can be read.
-    """
+    """Where the document is."""
     home = ctx.use(HOME_PATH)() if config.dsh_home is None else home_path(configured=config.dsh_home)
-    path = home / (config.path or FILE)
-    if path.suffix not in EXTENSIONS:
-        raise CompositionError(
-            f"{path}: extension {path.suffix!r} is not supported", hint=f"use one of {', '.join(EXTENSIONS)}"
-        )
-    return path
+    return home / (config.path or FILE)
 
 
 async def follow(service: SettingsService, debounce_s: float, poll_s: float = POLL_S) -> None:

@@ -112,10 +112,13 @@ class SettingsService(Service):
         ctx.effect(own, f"settings {namespace}")
         return Scope(ctx, section, view, lambda do, expected: self._queue(section, do, expected, view))
 
-    def describe(self, *, redact_secrets: bool = True) -> list[SettingsDescription]:
+    def describe(
+        self, namespace: str | None = None, *, redact_secrets: bool = True
+    ) -> list[SettingsDescription]:
         return [
             describe(section, view, redact=redact_secrets)
             for section in self._sections.values()
+            if namespace in (None, section.namespace)
             for view in section.views
         ]
 
