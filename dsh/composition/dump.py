@@ -1,23 +1,18 @@
 """The composed rows as one YAML document with their provenance in comments.
 
-Written by hand: our own reader has to read it back to the same rows, and the library's writer would
-choose other forms.
+Our own reader has to read it back to the same rows.
 """
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from dsh.composition.compose import Composition
 from dsh.composition.row import Row
-from dsh.composition.value import Expr, quoted
+from dsh.composition.text.render import Layout, block
+from dsh.composition.value import Expr
 from dsh.masking import masked
 
-_SAFE = re.compile(r"(?:\.{0,2}/|[A-Za-z_])[A-Za-z0-9_./@+-]*(?: [A-Za-z0-9_./@+-]+)*\Z")
-_BLOCK = re.compile("[^\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
-_WORDS = frozenset(["true", "false", "null"])
-_LONGEST_KEY = 120
-"""YAML reads a key of 1,024 characters at most, unless it stands on a line of its own."""
+_LAYOUT = Layout(has_literals=True)
 
 
 def dump(composition: Composition) -> str:
@@ -40,14 +35,14 @@ def dump(composition: Composition) -> str:
     return "\n".join(lines) + "\n"
 
 
-def dump_rows(rows: list[Row]) -> Iterator[str]:
+def dump_rows(rows: list[Row]) -> list[str]:
     """The lines of a list of rows, without comments; what looks like a key or a password is masked."""
-    return _sequence([shown(canonical(row)) for row in rows], "")
+    return block([shown(canonical(row)) for row in rows], _LAYOUT)
 
 
-def dump_mapping(items: dict[str, Any]) -> Iterator[str]:
+def dump_mapping(items: dict[str, Any]) -> list[str]:
     """The lines of any other document, masked in the same way."""
-    return _mapping(shown(items), "")
+    return block(shown(items), _LAYOUT)
 
 
 def shown(value: Any) -> Any:
@@ -100,73 +95,3 @@ def _has(config: Any, path: tuple[str, ...]) -> bool:
             return False
         config = config[key]
     return True
-
-
-def _sequence(items: list[Any], indent: str) -> Iterator[str]:
-    for item in items:
-        lines = list(_value(item, indent + "  "))
-        yield f"{indent}- {lines[0].removeprefix(indent + '  ')}"
-        yield from lines[1:]
-
-
-def _mapping(items: dict[str, Any], indent: str) -> Iterator[str]:
-    for key, value in items.items():
-        lines = list(_value(value, indent + "  "))
-        if len(_text(key)) > _LONGEST_KEY:
-            yield f"{indent}? {_text(key)}"
-            yield f"{indent}: {lines[0].strip(' ')}"
-            yield from lines[1:]
-        elif isinstance(value, dict | list) and value:
-            yield f"{indent}{_text(key)}:"
-            yield from lines
-        else:
-            yield f"{indent}{_text(key)}: {lines[0].strip(' ')}"
-            yield from lines[1:]
-
-
-def _value(value: Any, indent: str) -> Iterator[str]:
-    """The lines of a value, each with its indentation; the first of a scalar too."""
-    if isinstance(value, dict) and value:
-        yield from _mapping(value, indent)
-    elif isinstance(value, list) and value:
-        yield from _sequence(value, indent)
-    elif isinstance(value, str) and _is_block(value):
-        yield f"{indent}|{'' if value.endswith(chr(10)) else '-'}"
-        for line in value.removesuffix("\n").split("\n"):
-            yield indent + line if line else ""
-    else:
-        yield indent + _scalar(value)
-
-
-def _is_block(text: str) -> bool:
-    """Whether a text is easier to read, and safe, as a literal block."""
-    if "\n" not in text.rstrip("\n") or text.endswith("\n\n") or _BLOCK.search(text):
-        return False
-    first = text.split("\n", 1)[0]
-    return bool(first) and not first.startswith(" ")
-
-
-def _scalar(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, Expr):
-        return f"!expr {_expression(value.text)}"
-    if isinstance(value, str):
-        return _text(value)
-    return "[]" if isinstance(value, list) else "{}"
-
-
-def _text(text: str) -> str:
-    return text if _SAFE.match(text) and text.lower() not in _WORDS else quoted(text)
-
-
-def _expression(text: str) -> str:
-    """Verbatim where YAML takes it plain, else quoted."""
-    plain = re.fullmatch(r"[A-Za-z0-9(][^\n\r\t\x00-\x1f\x7f-\x9f]*", text)
-    if plain and text == text.strip() and ": " not in text and " #" not in text and not text.endswith(":"):
-        return text
-    return quoted(text)

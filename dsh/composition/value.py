@@ -26,6 +26,12 @@ class Mark(NamedTuple):
         return f"{self.file}:{self.line}:{self.column}"
 
     @classmethod
+    def at(cls, text: str, position: int, file: str) -> "Mark":
+        """The place of a character, counted from 0."""
+        before = text[:position]
+        return cls(file, before.count("\n") + 1, len(before) - before.rfind("\n"))
+
+    @classmethod
     def of(cls, parsed: Any, file: str) -> "Mark":
         """The place that a mark of the parser means, which counts from 0; without one the file's start."""
         return cls(file, 1, 1) if parsed is None else cls(file, parsed.line + 1, parsed.column + 1)

@@ -36,6 +36,7 @@ COMPOSITION = {
             "profile",
             "row",
             "text",
+            "text.render",
             "text.source",
             "text.yaml",
             "value",

@@ -86,7 +86,14 @@ HOSTILE = {
     "a billion laughs": LAUGHS,
     "one text everywhere": "a: &a " + "x" * 400_000 + "\n" + "".join(f"k{n}: *a\n" for n in range(50_000)),
     "one list everywhere": f"a: &a [{'x,' * 60_000}]\n" + "".join(f"k{n}: *a\n" for n in range(60_000)),
-    "one long tag": "!" * (MIB // 4),
+    "one long tag": "!" * MIB,
+    "tags as long as they may be": f"- !{'x' * 65_000} a\n" * 16,
+    "one long tag beside a colon": "- {a: b:c}\n- !" + "x" * 120_000,
+    "brackets that only the slow parser reads": "{a: b:c, d: [" + "x," * (MIB // 2 - 10) + "]}",
+    "as much as the slow parser reads": "{a: b:c, d: [" + "x," * 65_500 + "]}",
+    "characters in two escapes": '["\\ud83d\\ude00", ' + "x," * (MIB // 2 - 20) + "]",
+    "words that may be tags": ",!" * (MIB // 2),
+    "as many words as there can be": (" !" + "x" * 30) * (MIB // 32),
     "one long number": "9" * MIB,
     "one long key twice": f"? {'k' * 400_000}\n: 1\n? {'k' * 400_000}\n: 2",
     "one long id missed": "- id: " + "k" * (MIB - 6),
@@ -101,7 +108,7 @@ from tests.composition.test_total import MIB, read
 data = sys.stdin.buffer.read()
 used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + 192 * MIB,) * 2)
-resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
+resource.setrlimit(resource.RLIMIT_CPU, (15, 15))
 read(data)
 """
 

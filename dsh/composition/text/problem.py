@@ -87,12 +87,7 @@ def bad_character(text: str, file: str) -> Problem:
     found = _FORBIDDEN_CHARACTER.search(text)
     if found is None:
         beyond = _BEYOND_UNICODE.search(text)
-        at = Mark(file, 1, 1) if beyond is None else _place(text, beyond.start(), file)
+        at = Mark(file, 1, 1) if beyond is None else Mark.at(text, beyond.start(), file)
         return Problem("this cannot be read as YAML" if beyond is None else "an escape beyond Unicode", at)
-    mark = _place(text, found.start(), file)
+    mark = Mark.at(text, found.start(), file)
     return Problem(f"the character U+{ord(found[0]):04X} is not allowed", mark)
-
-
-def _place(text: str, position: int, file: str) -> Mark:
-    before = text[:position]
-    return Mark(file, before.count("\n") + 1, len(before) - before.rfind("\n"))

@@ -1,7 +1,6 @@
 """Writes values as YAML of our dialect, in lines of their own or in brackets."""
 
 import re
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from dsh.composition.value import Expr, quoted
@@ -14,13 +13,21 @@ _WORDS = frozenset(["true", "false", "null", "<<", "..."])
 _IN_BRACKETS = re.compile(r"[,\[\]{}:]")
 
 
+_LITERAL = re.compile("[^\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+"""Characters that a literal block cannot hold."""
+_LONGEST_KEY = 120
+"""YAML reads a key of 1,024 characters at most, unless it stands on a line of its own."""
+
+
 class Layout(NamedTuple):
-    """How a file is indented."""
+    """How a file is written."""
 
     map_indent: int = 2
     """Of a mapping inside a mapping."""
     list_indent: int = 2
     """Of the dashes of a list inside a mapping: 0 or more."""
+    has_literals: bool = False
+    """Whether a text of several lines stands as it is, behind a `|`."""
 
 
 def scalar(value: Any, *, in_brackets: bool = False, style: str = "") -> str:
@@ -75,37 +82,50 @@ def inline(value: Any, *, style: str = "") -> str:
 
 def entry(key: str, value: Any, layout: Layout) -> list[str]:
     """The lines of one key of a mapping, relative to that mapping's column."""
-    if not is_block(value):
-        return [f"{text(key)}: {scalar(value)}"]
-    return [f"{text(key)}:", *under_key(value, layout)]
+    written = text(key)
+    if len(written) > _LONGEST_KEY:
+        first, *others = item(value, layout)
+        return [f"? {written}", f":{first.removeprefix('-')}", *others]
+    if is_block(value):
+        return [f"{written}:", *under_key(value, layout)]
+    first, *others = _lines(value, layout)
+    return [f"{written}: {first}", *("  " + line if line else "" for line in others)]
 
 
 def under_key(value: Any, layout: Layout) -> list[str]:
     """The lines of a non-empty collection below its key, relative to the key's column."""
     width = layout.list_indent if isinstance(value, list) else layout.map_indent
-    return [" " * width + line for line in block(value, layout)]
+    return [" " * width + line if line else "" for line in block(value, layout)]
 
 
 def item(value: Any, layout: Layout) -> list[str]:
     """The lines of one item of a list, dash included, relative to the dash's column."""
-    first, *others = block(value, layout) if is_block(value) else [scalar(value)]
-    return [f"- {first}", *("  " + line for line in others)]
+    first, *others = block(value, layout) if is_block(value) else _lines(value, layout)
+    return [f"- {first}", *("  " + line if line else "" for line in others)]
 
 
 def block(value: Any, layout: Layout) -> list[str]:
     """The lines of a non-empty collection, relative to its own column."""
-    return list(_block(value, layout))
-
-
-def _block(value: Any, layout: Layout) -> Iterator[str]:
     if isinstance(value, list):
-        for one in value:
-            yield from item(one, layout)
-    else:
-        for key, one in value.items():
-            yield from entry(key, one, layout)
+        return [line for one in value for line in item(one, layout)]
+    return [line for key, one in value.items() for line in entry(key, one, layout)]
 
 
 def is_block(value: Any) -> bool:
     """Whether a value takes lines of its own."""
     return isinstance(value, dict | list) and bool(value)
+
+
+def _lines(value: Any, layout: Layout) -> list[str]:
+    """A value that starts behind its key or dash; what follows is relative to the column of that."""
+    if layout.has_literals and isinstance(value, str) and _is_literal(value):
+        return [f"|{'' if value.endswith(chr(10)) else '-'}", *value.removesuffix("\n").split("\n")]
+    return [scalar(value)]
+
+
+def _is_literal(value: str) -> bool:
+    """Whether a text is easier to read, and safe, as a literal block."""
+    if "\n" not in value.rstrip("\n") or value.endswith("\n\n") or _LITERAL.search(value):
+        return False
+    first = value.split("\n", 1)[0]
+    return bool(first) and not first.startswith(" ")

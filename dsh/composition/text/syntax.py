@@ -19,6 +19,8 @@ from ruamel.yaml.events import (
     SequenceStartEvent,
 )
 
+from dsh.composition.text.source import MAX_SLOW_CHARACTERS
+
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _PROPERTY = re.compile(r"(?:[&!][^\s]*[ \t\r\n]*)*")
 _TRAILING = " \t\r\n"
@@ -58,8 +60,10 @@ def parse_syntax(text: str) -> Node | None:
     """The tree of a text's only document; None where it holds no value.
 
     Raises:
-        ValueError: the parser refuses it.
+        ValueError: the parser refuses it, or it is too long for the slow one, which keeps the positions.
     """
+    if len(text) > MAX_SLOW_CHARACTERS:
+        raise ValueError(f"it holds more than {MAX_SLOW_CHARACTERS} characters")
     try:
         events = [event for event in YAML(typ="safe", pure=True).parse(text) if _is_content(event)]
     except YAMLError as error:

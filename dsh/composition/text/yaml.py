@@ -16,7 +16,7 @@ from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 from ruamel.yaml.resolver import Resolver
 from ruamel.yaml.tag import Tag
 
-from dsh.composition.text.source import MAX_BYTES, read_bytes
+from dsh.composition.text.source import MAX_BYTES, MAX_SLOW_CHARACTERS, read_bytes
 from dsh.composition.value import QUOTE_EXPRESSION, Expr, Map, Mark, MarkedError, Seq
 from dsh.errors import CompositionError
 
@@ -26,6 +26,8 @@ MAX_VALUES = 200_000
 MAX_CHARACTERS = 16 * MAX_BYTES
 """And how many characters its texts."""
 MAX_DIGITS = 400
+MAX_TAG = 64 * 1024
+"""Longest tag, in characters: the fast parser takes the square of its length."""
 
 _TAG = "tag:yaml.org,2002:"
 _PLAIN = "plain"
@@ -39,6 +41,10 @@ _SLOW_KNOWS_BETTER = (
     "found invalid Unicode character escape code",  # half of a pair, as JSON escapes what needs two
 )
 """Problems of the fast parser with what the slow one reads."""
+_LONG_WORD = re.compile(rf"(?<!\S)\S{{{MAX_TAG},}}")
+_TAG_START = re.compile(r"(?:\A|(?<=[\[{,]))!")
+_NON_SPECIFIC = re.compile(r"(?:&\S+\s+)?!(?=\s)")
+"""What stands before a plain scalar that is text whatever it looks like: `! 12`."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _QUOTE_TEXT = "quote it if text is meant"
 _NULLS = frozenset(["", "~", "null", "Null", "NULL"])
@@ -107,12 +113,12 @@ def parse_yaml(data: bytes, file: str) -> Any:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         before = data[: error.start].decode("utf-8")
-        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-        hint = "save the file as UTF-8"
-        raise YamlError("not UTF-8 text", Mark(file, line, column), hint=hint) from None
+        mark = Mark.at(before, len(before), file)
+        raise YamlError("not UTF-8 text", mark, hint="save the file as UTF-8") from None
     text = text.removeprefix("\ufeff")
+    _refuse_long_tags(text, file)
     try:
-        node = _composed(text)
+        node = _composed(text, file)
     except MarkedYAMLError as error:
         from dsh.composition.text.problem import explained
 
@@ -125,26 +131,48 @@ def parse_yaml(data: bytes, file: str) -> Any:
 
         problem = bad_character(text, file)
         raise YamlError(problem.text, problem.mark) from None
-    return None if node is None else _Construction(file).value(node)
+    return None if node is None else _Construction(file, text).value(node)
 
 
-def _composed(text: str, *, pure: bool = False) -> Any:
-    """The root node: of the fast parser, where it can, else of the slow one."""
+def _refuse_long_tags(text: str, file: str) -> None:
+    for word in _LONG_WORD.finditer(text):
+        tag = _TAG_START.search(word[0])
+        if tag is not None and len(word[0]) - tag.start() >= MAX_TAG:
+            mark = Mark.at(text, word.start() + tag.start(), file)
+            raise YamlError(f"a tag of {MAX_TAG} characters or more", mark, hint=_QUOTE_TEXT)
+
+
+def _composed(text: str, file: str) -> Any:
+    """The root node: of the fast parser, where it can, else of the slow one.
+
+    Raises:
+        YamlError: only the slow one could read the text, and it is too long for it.
+    """
+    try:
+        return _parser(pure=False).compose(text)
+    except MarkedYAMLError as error:
+        if error.problem not in _SLOW_KNOWS_BETTER:
+            raise
+        if len(text) > MAX_SLOW_CHARACTERS:
+            raise YamlError(
+                f"a file of more than {MAX_SLOW_CHARACTERS} characters cannot have this",
+                Mark.of(error.problem_mark, file),
+                hint="quote each text that holds a colon, and write characters instead of escapes",
+            ) from None
+    return _parser(pure=True).compose(text)
+
+
+def _parser(*, pure: bool) -> YAML:
     yaml = YAML(typ="safe", pure=pure)
     yaml.Resolver = _Resolver
-    try:
-        return yaml.compose(text)
-    except MarkedYAMLError as error:
-        if pure or error.problem not in _SLOW_KNOWS_BETTER:
-            raise
-    return _composed(text, pure=True)
+    return yaml
 
 
 class _Construction:
     """Makes values of nodes; counts them, and knows which aliases and rows it is inside of."""
 
-    def __init__(self, file: str) -> None:
-        self._file = file
+    def __init__(self, file: str, text: str) -> None:
+        self._file, self._text = file, text
         self._count = 0
         self._characters = 0
         self._open: set[int] = set()
@@ -215,7 +243,7 @@ class _Construction:
         if not text.isascii() and _SURROGATE.search(text):
             text = self._whole(node, text)
         is_quoted = node.style in ("'", '"', "|", ">")
-        if tag == _PLAIN and not is_quoted:
+        if tag == _PLAIN and not is_quoted and not self._is_non_specific(node):
             return self._plain(node, text)
         if tag in (_TAG + "str", _PLAIN):
             return text
@@ -230,6 +258,10 @@ class _Construction:
         if tag == _TAG + "float" and (_FLOAT.match(text) or _NOT_FINITE.match(text)):
             return self._number(node, text)
         raise self._unknown_tag(node, tag)
+
+    def _is_non_specific(self, node: ScalarNode) -> bool:
+        """Whether a lone `!` makes a plain scalar text. Neither parser tells; nothing plain starts so."""
+        return _NON_SPECIFIC.match(self._text, node.start_mark.index) is not None
 
     def _whole(self, node: ScalarNode, text: str) -> str:
         """The text with each pair of escapes as the one character it means."""

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsh.composition.text.edit import Edit, EditError, edited
+from dsh.composition.text.source import MAX_SLOW_CHARACTERS
 from dsh.composition.text.yaml import YamlError, parse_yaml
 from dsh.composition.value import Expr, Mark
 
@@ -144,6 +145,13 @@ def test_only_json_data_is_written(value: Any) -> None:
 def test_a_broken_text_is_refused_with_its_place() -> None:
     with pytest.raises(YamlError, match=r"f\.yml:2:1: .*stands twice"):
         change("a: 1\na: 2\n", "set", "b", value=1)
+
+
+def test_a_text_too_long_for_the_parser_that_keeps_places_is_left_to_its_author() -> None:
+    text = "a: 1\n" + "# comment\n" * (MAX_SLOW_CHARACTERS // 10)
+    with pytest.raises(EditError, match="a cannot be changed in place: it holds more than 131072 characters"):
+        change(text, "set", "a", value=2)
+    assert change(text, "set", "a", value=1) == text
 
 
 @given(VALUES, VALUES)

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsh.composition.text.yaml import YamlError, parse_yaml, read_yaml
+from dsh.composition.text.source import MAX_SLOW_CHARACTERS
+from dsh.composition.text.yaml import MAX_TAG, YamlError, parse_yaml, read_yaml
 from dsh.composition.value import Expr
 from dsh.errors import CompositionError
 from tests.composition.layers import write
@@ -38,6 +39,8 @@ def refused(text: str | bytes) -> YamlError:
         *((word, word) for word in ("-1_0", "+", "-", ".", "1.2.3", "0b2", "2024-01-01T00:00:00Z", "<<")),
         ("'12'", "12"), ('"true"', "true"), ("!!str 12", "12"), ("!!int 12", 12), ("!!float 1.5", 1.5),
         ("! '12'", "12"), ("|\n    12", "12"),
+        *((f"{before} {word}", word) for before in ("!", "&a !", "! &a") for word in ("12", "true", "null", "~")),
+        ("!\n  12", "12"), ("!", ""),
     ],
 )  # fmt: skip
 def test_plain_scalars_read_as_the_table_says(written: str, value: object) -> None:
@@ -50,6 +53,11 @@ def test_plain_scalars_read_as_the_table_says(written: str, value: object) -> No
 @pytest.mark.parametrize("written", [".inf", "-.INF", "+.Inf", ".nan", ".NaN", "1e999", "!!float .inf"])
 def test_numbers_that_are_not_finite_are_refused(written: str) -> None:
     assert "not a finite number" in str(refused(f"a: {written}"))
+
+
+def test_a_lone_exclamation_mark_makes_text_wherever_it_stands() -> None:
+    written = '\ufeffa: "😀é"\r\nb: [! 1,! 2, 3]\r\n! 4: {c: ! 5, d: x:y, e: ! , f: ! [6]}'
+    assert parsed(written) == {"a": "😀é", "b": ["1", "2", 3], "4": {"c": "5", "d": "x:y", "e": "", "f": [6]}}
 
 
 def test_keys_are_strings_of_what_they_read_as() -> None:
@@ -175,6 +183,33 @@ def test_alias_expansion_is_capped() -> None:
 @pytest.mark.parametrize("text", ["[" * 200_000, "- " * 200_000, "[" * 200 + "]" * 200])
 def test_deep_nesting_is_an_error_and_no_crash(text: str) -> None:
     assert "levels deep" in str(refused(text))
+
+
+@pytest.mark.parametrize("tag", ["!", "a: !", "- [1,!", "{!", "!<", "- a\n- !%41"])
+def test_a_tag_has_a_greatest_length(tag: str) -> None:
+    error = refused(tag + "x" * MAX_TAG)
+    assert str(error).startswith(
+        f"f.yml:{2 if chr(10) in tag else 1}:{tag.rpartition(chr(10))[2].index('!') + 1}: "
+    )
+    assert "a tag of 65536 characters or more" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("a: x!", ""), ("a: '!", "'"), ("a: |\n !", ""), ("a: ! ", "")]
+)
+def test_long_words_that_are_no_tags_are_read(before: str, after: str) -> None:
+    document = parsed(before + "x" * (MAX_TAG - 2) + after)
+    assert isinstance(document, dict)
+    assert len(document["a"]) >= MAX_TAG - 2
+
+
+def test_what_only_the_slow_parser_reads_is_refused_in_a_long_file_with_the_way_out() -> None:
+    row, filler = "- {name: cordis:group}\n", "# comment\n" * (MAX_SLOW_CHARACTERS // 10)
+    assert parsed(row) == [{"name": "cordis:group"}]
+    error = refused(row + filler)
+    assert str(error) == "f.yml:1:16: a file of more than 131072 characters cannot have this"
+    assert "quote each text that holds a colon" in error.hint
+    assert parsed("- {name: 'cordis:group'}\n" + filler) == [{"name": "cordis:group"}]
 
 
 def test_values_know_their_place() -> None:
