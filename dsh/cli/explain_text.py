@@ -1,10 +1,10 @@
 """An explanation for people: plain text that fits a terminal of 80 columns."""
 
 import json
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+from dsh.cli.columns import cut, padded, width, wrapped
 from dsh.composition.explain.shape import Explanation, RowInfo, ServiceInfo, ValueInfo
 
 WIDTH = 80
@@ -59,7 +59,7 @@ def _path(path: str) -> str:
 
 def _row(row: RowInfo) -> Iterator[str]:
     plugin = f"{row.name}, {row.plugin}" if row.plugin else row.name
-    yield _spread(f"{row.id}  ({_cut(plugin, 50)})", _path(row.origin.short))
+    yield _spread(f"{row.id}  ({cut(plugin, 50)})", _path(row.origin.short))
     if row.state != "ready":
         yield f"  {_STATES[row.state]}"
     if row.disabled is not None:
@@ -79,6 +79,11 @@ def _row(row: RowInfo) -> Iterator[str]:
     if row.config:
         yield "  config"
         for value in row.config:
+            yield from _value(value)
+    for section in row.settings:
+        what = "counts over this" if section.values else "has nothing set"
+        yield f"  settings   section {section.section} {what}"
+        for value in section.values:
             yield from _value(value)
     for drop in row.dropped:
         yield from _wrapped(f"{drop.key}, by the config of {drop.layer}", "  dropped    ")
@@ -123,48 +128,44 @@ def _service(service: ServiceInfo) -> Iterator[str]:
 
 
 def _summary(found: Explanation) -> list[str]:
-    """Last, where a terminal shows it: what would keep a start from succeeding."""
-    lines: list[str] = []
+    """Last, where a terminal shows it: what would keep a start from succeeding, and what it would miss."""
+    stops: list[str] = []
     for service in found.services:
         rows = [name for name in service.providers if not name.startswith("<")]
         if len(rows) > 1 or (rows and len(service.providers) > 1):
             text = f"service {service.service}: more than one provides it: {', '.join(service.providers)}"
-            lines += _wrapped(text, "  ", extra=2)
-    for row in found.rows:
-        if row.problem:
-            lines += _wrapped(f"row {row.id}: {row.problem}", "  ", extra=2)
-        for wait in row.waits:
-            text = f"row {row.id} waits for {wait.service or row.group}: {wait.because[-1]}"
-            lines += _wrapped(text, "  ", extra=2)
-            lines += _wrapped(wait.next, "    next: ")
+            stops += _wrapped(text, "  ", extra=2)
+    stops += [line for row in found.rows if not row.optional for line in _trouble(row)]
+    without = [line for row in found.rows if row.optional for line in _trouble(row)]
     count = len(found.rows)
     off = sum(row.state == "disabled" for row in found.rows)
     total = f"{count} row{'' if count == 1 else 's'}, {off} off"
-    if lines:
-        return [f"{total}; a start would stop at", *lines]
-    return [f"{total}; nothing is missing"]
+    lines = [f"{total}; a start would stop at" if stops else f"{total}; nothing is missing", *stops]
+    if without:
+        lines += ["a start would do without the optional", *without]
+    return lines
+
+
+def _trouble(row: RowInfo) -> Iterator[str]:
+    """What keeps a row from starting, in a line or two for each cause."""
+    if row.problem:
+        yield from _wrapped(f"row {row.id}: {row.problem}", "  ", extra=2)
+    for wait in row.waits:
+        reasons = wait.because[1:] or wait.because  # the first of several names a row, the next what it lacks
+        text = f"row {row.id} waits for {wait.service or row.group}: {', '.join(reasons)}"
+        yield from _wrapped(text, "  ", extra=2)
+        yield from _wrapped(wait.next, "    next: ")
 
 
 def _spread(left: str, right: str) -> str:
     """Left and right on one line; what is on the left is cut where both do not fit, once it is one line."""
     left = " ".join(left.split("\n"))
     if not right:
-        return _cut(left, WIDTH)
-    room = max(WIDTH - len(right) - 2, 30)
-    return f"{_cut(left, room):<{room}}  {right}"
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
+        return cut(left, WIDTH)
+    room = max(WIDTH - width(right) - 2, 30)
+    return f"{padded(cut(left, room), room)}  {right}"
 
 
 def _wrapped(text: str, first: str, *, extra: int | None = None) -> list[str]:
     indent = " " * (len(first) if extra is None else len(first) + extra)
-    return textwrap.wrap(
-        text,
-        WIDTH,
-        initial_indent=first,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return wrapped(text, WIDTH, first=first, indent=indent)

@@ -6,6 +6,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dsh.cli.columns import width
 from dsh.cli.explain_text import WIDTH, described
 from dsh.composition.explain.shape import Explanation, Place, RowInfo, ServiceInfo, ValueInfo, WaitInfo
 
@@ -88,6 +89,37 @@ def test_what_would_stop_a_start_is_told_last() -> None:
     ]
 
 
+def test_a_start_does_not_stop_at_an_optional_row() -> None:
+    wait = WaitInfo(service="fs", because=("one",), next="do this")
+
+    lines = text(row("a", state="waiting", optional=True, waits=(wait,))).splitlines()
+
+    assert lines[-4:] == [
+        "1 row, 0 off; nothing is missing",
+        "a start would do without the optional",
+        "  row a waits for fs: one",
+        "    next: do this",
+    ]
+
+
+def test_places_stand_in_one_column_behind_chinese_text_as_well() -> None:
+    lines = text(row("模型", config=(value("名字", "深度求索 " * 20), value("a", 1)))).splitlines()
+
+    ends = [width(line) for line in lines if line.endswith("base:3")]
+    assert ends == [WIDTH] * 3
+    (cut,) = [line for line in lines if "名字" in line]
+    assert "深度求索" in cut and "…" in cut
+
+
+def test_reasons_in_chinese_are_wrapped_by_what_they_take_on_the_terminal() -> None:
+    wait = WaitInfo(service="fs", because=("一个 " * 40,), next="再试")
+
+    lines = text(row("a", state="waiting", waits=(wait,))).splitlines()
+
+    reasons = [line for line in lines if "一个" in line]
+    assert WIDTH - 6 < max(map(width, reasons)) <= WIDTH
+
+
 def test_two_providers_of_one_service_are_told() -> None:
     service = ServiceInfo(service="fs", realm="default", providers=("a", "b"), consumers=())
 
@@ -117,4 +149,4 @@ def test_no_text_breaks_the_lines_or_reaches_the_terminal_as_a_command(
 
     assert all(line.isprintable() for line in shown.split("\n"))
     head, _, _ = shown.partition("  waits for")
-    assert max(map(len, head.splitlines())) <= WIDTH
+    assert max(map(width, head.splitlines())) <= WIDTH

@@ -65,7 +65,11 @@ def test_a_row_that_would_wait_is_told_last_with_cause_and_next_step(space: Work
 
     assert done.code == 0
     end = re.sub(r"\s+", " ", done.stdout[done.stdout.index("a start would stop at") :])
-    assert "row tool-bash waits for shell: row subprocess provides it and is disabled at home:1" in end
+    assert (
+        "row bash-sandbox waits for subprocess: row subprocess provides it and is disabled at home:1" in end
+    )
+    why = "row bash-sandbox waits for subprocess, row subprocess provides it and is disabled at home:1"
+    assert f"row tool-bash waits for shell: {why}" in end
     assert "next: enable it with a patch: {id: subprocess, disabled: false}" in end
 
 
