@@ -7,6 +7,7 @@ Environment layers, composition, root context, launch services, rows, audit, the
 import asyncio
 import gc
 import os
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,10 @@ from dsh.capabilities.process_group import kill_all
 from dsh.cli import console
 from dsh.cli.argv import Invocation
 from dsh.cli.directory import enter
-from dsh.cli.notice import unconfined_notice
+from dsh.cli.notice import notices
 from dsh.cli.process import EXIT_CODES, Watchdog
 from dsh.cli.report import describe, report
-from dsh.cli.shutdown import Shutdown
+from dsh.cli.shutdown import DISPOSAL_S, Shutdown
 from dsh.cli.stream import Output, claim_output
 from dsh.composition.compose import Composition, compose
 from dsh.composition.environment import export, load_environment
@@ -42,6 +43,8 @@ from dsh.kernel.foreign import contained
 
 RELEASE_S = 2.0
 """How long undoing the tree may take after background work died."""
+BLOCKED_S = 2.0
+"""How much longer than its bound a start or an end may take where the loop cannot even say so."""
 WATCH_AFTER_S = 1.0
 """How old a run is before its files are watched: short ones do not pay for it."""
 CAUSES = {
@@ -128,13 +131,14 @@ class _Run:
     ) -> None:
         self._invocation, self._composition, self._facts = invocation, composition, facts
         self._environment, self._output, self._watchdog = environment, output, watchdog
+        self._loader: Loader | None = None
 
     async def live(self) -> int:
         """Mount, audit, let the app run, dispose."""
         self._root = Context()
         self._gate = _Gate()
         self._shutdown = Shutdown(self._root.dispose, force=self._watchdog.force)
-        loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._unawaited)
         self._root.kernel.on_failure = self._failed
         self._watchdog.attach(loop, self._signalled)
@@ -142,9 +146,11 @@ class _Run:
         mounting = asyncio.ensure_future(self._mount())
         ending = asyncio.ensure_future(self._shutdown.requested())
         await asyncio.wait((mounting, ending), return_when=asyncio.FIRST_COMPLETED)
-        code = await self._shutdown.run()
-        mounting.cancel()
-        await asyncio.wait((mounting,), timeout=RELEASE_S)
+        code = await self._shutdown.requested()
+        with self._guarded(DISPOSAL_S, code):
+            await self._shutdown.run()
+            mounting.cancel()
+            await asyncio.wait((mounting,), timeout=RELEASE_S)
         self._watchdog.drain(code)
         return code
 
@@ -160,9 +166,10 @@ class _Run:
     async def _mount(self) -> None:
         """Mount and judge the rows; what is wrong ends the run, unless the app has asked for the end."""
         try:
-            loader = Loader(self._root, self._facts)
+            loader = self._loader = Loader(self._root, self._facts)
             loader.bound_s = start_bound(os.environ)
-            await loader.load(self._composition)
+            with self._guarded(loader.bound_s, CompositionError.exit_code):
+                await loader.load(self._composition)
             if self._shutdown.pending:
                 return
             loader.require_active()
@@ -175,9 +182,18 @@ class _Run:
         gc.freeze()
         gc.enable()
         self._watch_files(loader)
-        if text := unconfined_notice(self._root, self._environment, self._composition):
+        for text in notices(self._root, self._environment, self._composition):
             self._output.notice(text)
         self._gate.open()
+
+    def _guarded(self, bound_s: float, code: int) -> AbstractContextManager[None]:
+        """End the process, with the row at fault, when code blocks the loop for longer than this may take."""
+
+        def say() -> None:  # in the watchdog's thread
+            if self._loader is not None:
+                self._output.notice(f"dsh: {self._loader.blocked_by(self._loop, bound_s)}")
+
+        return self._watchdog.guarded(bound_s + BLOCKED_S, code, say)
 
     def _watch_files(self, loader: Loader) -> None:
         """Once the run is not short any more, keep the rows true to the user's patch files."""

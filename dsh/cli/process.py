@@ -3,7 +3,8 @@
 The thread owns the wake-up descriptor of `signal`; Python-level handlers do nothing. The first signal is
 handed to the loop, which ends the run in order. The process is ended from the thread at the second
 signal, when the loop has not beaten for a while after the first, or some seconds later in any case
-(`design.md` §10.4). Repair closes the log then.
+(`design.md` §10.4). Repair closes the log then. While the rows start and while they are undone the loop must
+beat as well (`guarded`): whatever blocks it there would keep the process for ever.
 """
 
 import atexit
@@ -14,9 +15,9 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import asyncio
@@ -28,9 +29,19 @@ HEARTBEAT_S = 5.0
 LIMIT_S = 15.0
 """How long an orderly end may take after a signal, whatever happens."""
 BEAT_S = 0.25
-"""How often the loop shows that it is alive, once a signal was seen."""
+"""How often the loop shows that it is alive, where that is watched."""
 DRAIN_S = 5.0
 """How long the interpreter may take to end once everything is disposed."""
+
+
+class Guard(NamedTuple):
+    """What the loop must not be silent for."""
+
+    silence_s: float
+    code: int
+    """What the process exits with if it is."""
+    say: Callable[[], None]
+    """Tells the person why, from the thread."""
 
 
 class Watchdog:
@@ -58,6 +69,7 @@ class Watchdog:
         self._deadline_s = 0.0
         self._beat_s: float | None = None
         """When the loop last beat; None where it is not watched."""
+        self._guard: Guard | None = None
         self._thread = threading.Thread(target=self._watch, name="dsh-watchdog", daemon=True)
 
     def install(self) -> "Watchdog":
@@ -72,6 +84,24 @@ class Watchdog:
         """From now on the first signal is handed to `on_signal`, in the loop. Before, it ends the process."""
         with self._lock:
             self._loop, self._on_signal = loop, on_signal
+
+    @contextlib.contextmanager
+    def guarded(self, silence_s: float, code: int, say: Callable[[], None]) -> Iterator[None]:
+        """End the process with `code` where the loop does not come back to itself for so long. Call from it.
+
+        Args:
+            say: tells why; called from the thread.
+        """
+        with self._lock:
+            before, self._guard = self._guard, Guard(silence_s, code, say)
+            self._beat_s = self._clock()
+        self._beat()
+        self._poke.send(b"\0")
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._guard = before
 
     def drain(self, code: int) -> None:
         """Everything is disposed: end with `code` if the interpreter does not, soon or at a signal."""
@@ -106,7 +136,7 @@ class Watchdog:
             self.check()
 
     def _patience_s(self) -> float | None:
-        return None if self._code is None else BEAT_S
+        return None if self._code is None and self._guard is None else BEAT_S
 
     def deliver(self, number: int) -> None:
         """A signal has arrived. Called by the thread."""
@@ -131,20 +161,24 @@ class Watchdog:
 
     def _beat(self) -> None:
         with self._lock:
-            if self._loop is None:
+            if self._loop is None or (self._code is None and self._guard is None):
                 return
             self._beat_s = self._clock()
             self._loop.call_later(BEAT_S, self._beat)
 
     def check(self) -> None:
-        """End the process if its time is over. Called by the thread, repeatedly after a signal."""
+        """End the process if its time is over. Called by the thread, repeatedly where there is a bound."""
         with self._lock:
-            code, now = self._code, self._clock()
-            if code is None:
-                return
-            silent = self._beat_s is not None and now - self._beat_s > self._heartbeat_s
-            if silent or now > self._deadline_s:
-                self.force(code)
+            now, code, guard = self._clock(), self._code, self._guard
+            silence_s = now - self._beat_s if self._beat_s is not None else 0.0
+            if code is not None:
+                if silence_s > self._heartbeat_s or now > self._deadline_s:
+                    self.force(code)
+            elif guard is not None and silence_s > guard.silence_s:
+                try:
+                    guard.say()
+                finally:
+                    self.force(guard.code)
 
     def force(self, code: int) -> None:
         """End the process now. May be called from any thread."""

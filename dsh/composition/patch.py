@@ -243,7 +243,7 @@ class _Tree:
     def _missed(self, patch: Patch, text: str, meant: str = "") -> None:
         if patch.get("require"):
             raise RowError(text.removesuffix(", skipping"), patch.mark, hint=meant)
-        where = f"line {patch.mark.line}"
+        where = f"line {patch.mark.line}" if self._label == patch.mark.file else str(patch.mark)
         self._warn(f"{text} ({where}; {meant})" if meant else f"{text} ({where})")
 
     def _warn(self, text: str) -> None:

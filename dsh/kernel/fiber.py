@@ -157,17 +157,18 @@ class Fiber(Machine):
             Exception: what a listener raised, or the failure of the restart.
         """
         self._require_live()
-        if self.state is not FiberState.ACTIVE:
-            self.raw_config, self._prepared = config, None
-            self._renew()
-            return None
-        resolved = self._resolved(config)
+        was_active = self.state is FiberState.ACTIVE
+        resolved = self._resolved(config) if was_active else None
         is_restarted = False
 
         def restart() -> Any:
             nonlocal is_restarted
             is_restarted = True
-            self.raw_config, self.config = config, resolved
+            self.raw_config, self._prepared = config, None
+            if not was_active:
+                self._renew()
+                return None
+            self.config = resolved
             self._renew()
             self._prepared = (self._epoch, resolved)
             return self.kernel.keep(self._restarted(), f"update {self.name}")
@@ -181,7 +182,9 @@ class Fiber(Machine):
         if inspect.isawaitable(answer):
             answer = await answer
         if not is_restarted:
-            self.raw_config, self.config = config, resolved
+            self.raw_config = config
+            if was_active:
+                self.config = resolved
         return answer
 
     async def _restarted(self) -> None:

@@ -30,13 +30,14 @@ class ConfigRequest(NamedTuple):
 
 
 class UpdateRequest(NamedTuple):
-    """Payload of `internal/update`: an active fiber is given another config, which fits its schema."""
+    """Payload of `internal/update`: a fiber is given another config."""
 
     fiber: "Fiber"
     raw: Any
     """As it was given: expressions in it are not evaluated."""
     config: Any
-    """As the plugin would receive it: evaluated and validated."""
+    """As the plugin would receive it: evaluated and validated. None for a fiber that is not active, whose
+    config is judged when it loads."""
     no_save: bool
     """The change is not to be written back to a file."""
 
@@ -93,7 +94,7 @@ FIBER_STATUS: Event[StatusChange, None] = Event("internal/status", "emit", conta
 FIBER_CONFIG: Event[ConfigRequest, Any] = Event("internal/config", "waterfall")
 """A fiber is about to load, or to be updated: the chain answers with the config to validate."""
 FIBER_UPDATE: Event[UpdateRequest, Any] = Event("internal/update", "waterfall")
-"""A running fiber gets another config; the built-in end of the chain restarts it.
+"""A fiber gets another config; the built-in end of the chain restarts one that runs.
 
 A listener hears the updates of its own fiber only, unless it is `global_`. One that does not call `next`
 has applied the config in place. The order: prepended global ones, the fiber's own, other global ones.

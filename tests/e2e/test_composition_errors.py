@@ -234,4 +234,5 @@ def test_misses_inside_an_included_file_are_told_at_boot_and_in_dumps(
     booted = space.run("--profile", "headless", "--patch", "p.yml", "x")
     dumped = space.run("--dump-config", "--patch", "p.yml")
     assert (booted.code, booted.stdout, dumped.code) == (0, "ok\n", 0)
-    assert booted.errors == dumped.errors == ['dsh: [i] patch: entry "ghost" not found (line 4)']
+    at = f"{space.work}/p.yml:4:42"
+    assert booted.errors == dumped.errors == [f'dsh: [i] patch: entry "ghost" not found ({at})']

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from dsh.composition.mount.resolve import words_of
+from dsh.composition.mount.wording import words_of
 from dsh.errors import CompositionError
 
 

@@ -6,10 +6,9 @@ from typing import Any
 from dsh.composition.expression.language import find_expressions
 from dsh.composition.mount.audit import RowReport
 from dsh.composition.mount.include import Included
-from dsh.composition.mount.resolve import described
+from dsh.composition.mount.wording import with_hint
 from dsh.composition.row import INCLUDE, Row, RowError
 from dsh.composition.value import Expr, Map, Mark, Seq
-from dsh.errors import DshError
 from dsh.kernel import Context, Fiber, FiberState
 from dsh.kernel.plugin import Runtime
 from dsh.kernel.schema import ValidationError
@@ -139,7 +138,7 @@ class Entry:
             return RowReport(self.id, self.row.name, detail, waits_for=(around,))
         if error is None and self.fiber is None:
             return RowReport(self.id, self.row.name, "not mounted")
-        if self.fiber is not None:
+        if error is None and self.fiber is not None:
             if self.fiber.state is FiberState.ACTIVE:
                 return None
             error = self.fiber.error
@@ -183,12 +182,6 @@ class Entry:
         if key and isinstance(value, Map) and key in value:
             mark = value.key_at(key)
         return mark, value
-
-
-def with_hint(error: BaseException) -> str:
-    """One line for an error: what it says and, in parentheses, what to do."""
-    text = described(error)
-    return f"{text} ({error.hint})" if isinstance(error, DshError) and error.hint else text
 
 
 def find(value: Any, *keys: str) -> tuple[Mark, Any]:

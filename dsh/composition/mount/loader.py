@@ -7,7 +7,6 @@ the same and then changes what is different (`transaction.py`).
 
 import asyncio
 import inspect
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -16,7 +15,7 @@ import msgspec
 
 from dsh.composition.compose import Composition
 from dsh.composition.expression.language import find_expressions
-from dsh.composition.mount.audit import BootError, RowReport, not_active
+from dsh.composition.mount.audit import BootError, not_active
 from dsh.composition.mount.entry import Entry
 from dsh.composition.mount.event import CONFIG_UPDATE
 from dsh.composition.mount.facts import Facts as Facts
@@ -86,27 +85,17 @@ class Loader(MountedTree):
             BootError: a row cannot be imported or is wrong, and nothing was mounted; or rows are still
                 starting when the time is over.
         """
-        if (site := site_folder(self._facts.home, self._facts.profile)).is_dir():
-            sys.path.append(str(site))
+        open_site(self._facts.home, self._facts.profile)
         self.roots = self._planned(composition.rows)
         self.composition = composition
         self._trunk = self.owner_ctx.plugin(self._mount_roots, name="include")
         slow = asyncio.get_running_loop().call_later(self.slow_s, self._tell_slow)
         try:
-            async with asyncio.timeout(self.bound_s):
-                with self.working():
-                    await self.settled()
-                await self.settled()
-        except TimeoutError:
-            reports = [self._late(entry) for entry in self.entries if entry.is_moving]
-            raise not_active(reports) from None
+            with self.working():
+                await self.rest(self.bound_s)
+            await self.rest(self.bound_s)
         finally:
             slow.cancel()
-
-    def _late(self, entry: Entry) -> RowReport:
-        assert entry.fiber is not None
-        state = entry.fiber.state.name.lower()
-        return RowReport(entry.id, entry.row.name, f"still {state} after {self.bound_s:g} s")
 
     def _tell_slow(self) -> None:
         names = ", ".join(f"{entry.id} ({entry.row.name})" for entry in self.entries if entry.is_moving)

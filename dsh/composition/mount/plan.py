@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from dsh.composition.mount.audit import RowReport
-from dsh.composition.mount.entry import Entry, with_hint
+from dsh.composition.mount.entry import Entry
 from dsh.composition.mount.facts import Facts, says_disabled
 from dsh.composition.mount.include import Included, read_included
 from dsh.composition.mount.resolve import find_plugin
+from dsh.composition.mount.wording import with_hint
 from dsh.composition.row import GROUP, INCLUDE, Row, RowError
 from dsh.composition.same import same_row
 from dsh.composition.value import Seq
@@ -60,6 +61,8 @@ class Plan:
         self.documents: Mapping[str, Seq] = {}
         """What includes are to hold instead of what their files say, by their ids."""
         self.reports: list[RowReport] = []
+        self.importing: Entry | None = None
+        """The row whose plugin is being imported."""
 
     def entries_of(self, rows: list[Row], parent: Entry | None = None, prefix: str = "") -> list[Entry]:
         """The entries of these rows and all inside them; what is wrong is added to `reports`."""
@@ -135,13 +138,18 @@ class Plan:
     def _import(self, entry: Entry) -> None:
         row = entry.row
         if row.name.startswith("cordis:"):
-            raise CompositionError(
-                f"there is no built-in {row.name!r}", hint=f"built-ins: {GROUP}, {INCLUDE}"
+            raise RowError(
+                f"there is no built-in {row.name!r}",
+                row.value_at("name"),
+                hint=f"built-ins: {GROUP}, {INCLUDE}",
             )
-        entry.plugin = find_plugin(row.name, row.folder)
+        self.importing = entry
         try:
+            entry.plugin = find_plugin(row.name, row.folder)
             entry.runtime = runtime_of(self._known, entry.plugin, row.name)
-        except KernelError as error:
-            raise CompositionError(error.message) from error
+        except (CompositionError, KernelError) as error:
+            raise RowError(error.message, row.value_at("name"), hint=error.hint) from error.__cause__ or error
+        finally:
+            self.importing = None
         entry.injected = list(entry.runtime.inject)
         entry.check_services()

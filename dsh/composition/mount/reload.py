@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from dsh.composition.compose import Composition, recompose
-from dsh.composition.mount.entry import with_hint
 from dsh.composition.mount.event import CONFIG_UPDATE_FAILED, UpdateFailed
 from dsh.composition.mount.loader import Loader
 from dsh.composition.mount.transaction import Refused
 from dsh.composition.mount.watch import POLL_S, Watch
+from dsh.composition.mount.wording import with_hint
 from dsh.composition.patch import Layer
 from dsh.composition.profile import user_files
 from dsh.composition.same import same

@@ -5,7 +5,6 @@ import importlib.util
 import os
 import re
 import sys
-import traceback
 import types
 from pathlib import Path
 from typing import Any
@@ -13,19 +12,13 @@ from urllib.parse import unquote, urlsplit
 from zlib import crc32
 
 from dsh.composition.grammar import closest
+from dsh.composition.mount.wording import described
 from dsh.composition.plugin_name import is_path, normalise
-from dsh.errors import CompositionError, DshError, KernelError
+from dsh.errors import CompositionError
 
 BUILT_IN = "dsh.plugins"
 ENTRY_POINTS = "dsh.plugins"
 """The entry-point group of third-party plugins."""
-MAX_SHOWN = 2_000
-"""How many characters of an error's own words a line shows."""
-MAX_MEMBERS = 5
-"""How many errors of a group it shows."""
-_LIBRARY = re.escape(str(Path(os.__file__).parent))
-_MACHINERY = re.compile(rf"<|{_LIBRARY}/(?!site-packages)|.*/dsh/(?:kernel|composition)/")
-"""Files that say nothing about whose mistake it is: Python's own, and what mounts plugins."""
 _SPELLING = re.compile(r"[a-z0-9][a-z0-9_-]*\Z")
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z")
 
@@ -51,43 +44,6 @@ def find_plugin(name: str, folder: Path) -> Any:
         raise
     except BaseException as error:  # whatever somebody's module raises, the program goes on to say so
         raise CompositionError(f"failed to import: {described(error)}") from error
-
-
-def described(error: BaseException) -> str:
-    """One line for an exception: of ours its text, of somebody's code its type, text and place as well."""
-    text = words_of(error)
-    if isinstance(error, BaseExceptionGroup):
-        members = "; ".join(described(one) for one in error.exceptions[:MAX_MEMBERS])
-        more = len(error.exceptions) - MAX_MEMBERS
-        return f"{text}: {members}" + (f"; {more} more" if more > 0 else "")
-    if isinstance(error, DshError) and not isinstance(error, KernelError):
-        return text
-    where = _place(error)
-    if isinstance(error, SyntaxError) and error.filename:
-        text, where = error.msg, f" ({error.filename}:{error.lineno})"
-    if isinstance(error, KernelError):
-        return f"{text}{where}"
-    return f"{type(error).__name__}: {text}{where}" if text else f"{type(error).__name__}{where}"
-
-
-def words_of(error: BaseException) -> str:
-    """The error's own words on one line, cut where they are long."""
-    try:
-        text = str(error)
-    except Exception as failure:
-        return f"its text cannot be had ({type(failure).__name__})"
-    most = 2 * MAX_SHOWN if isinstance(error, DshError) else MAX_SHOWN  # ours may quote somebody's
-    text = " ".join(text[: 2 * most].replace("\n  - ", " ").split())
-    return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def _place(error: BaseException) -> str:
-    """The innermost line outside of what mounts and imports plugins, of the error or else of its cause."""
-    for raised in (error, error.__cause__, error.__context__):
-        frames = traceback.extract_tb(raised.__traceback__) if raised is not None else []
-        if outside := [frame for frame in frames if not _MACHINERY.match(frame.filename)]:
-            return f" ({outside[-1].filename}:{outside[-1].lineno})"
-    return ""
 
 
 def exported(module: types.ModuleType, name: str) -> Any:

@@ -15,7 +15,7 @@ from dsh.composition.mount.changes import Changes, Pair
 from dsh.composition.mount.entry import Entry
 from dsh.composition.mount.event import PARTIAL_DISPOSE, PartialDispose
 from dsh.composition.mount.graph import Graph
-from dsh.composition.mount.resolve import described
+from dsh.composition.mount.wording import described
 from dsh.errors import CompositionError, KernelError
 from dsh.kernel import Context
 
@@ -65,8 +65,12 @@ class Mounted(Protocol):
     def working(self) -> AbstractContextManager[None]:
         """Rows that wait for a settled tree wait as long as this lasts."""
 
-    async def settled(self) -> None:
-        """Wait until no fiber moves."""
+    async def rest(self, bound_s: float) -> None:
+        """Wait until no fiber moves.
+
+        Raises:
+            BootError: rows that the tree cannot stand without still move.
+        """
 
 
 class Transaction:
@@ -182,19 +186,22 @@ class Transaction:
         self, roots: list[Entry], updated: list[Pair], rebound: list[Pair], later: Collection[Entry] = ()
     ) -> None:
         """Bring the fibers of a tree to what its rows say, and wait until all have come to rest."""
-        try:
-            async with asyncio.timeout(self._bound_s):
-                with self._tree.working():
-                    self._rebind([entry for _, entry in rebound])
-                    for entry in _walk(roots):
-                        if entry not in later:
-                            self._tree.mount(entry)
-                    await asyncio.gather(*(_update(entry) for _, entry in updated))
-                    await self._tree.settled()
-                await self._tree.settled()
-        except TimeoutError:
-            moving = ", ".join(e.id for e in _walk(roots) if e.is_moving)
-            raise CompositionError(f"still starting after {self._bound_s:g} s: {moving}") from None
+        with self._tree.working():
+            self._rebind([entry for _, entry in rebound])
+            for entry in _walk(roots):
+                if entry not in later:
+                    self._tree.mount(entry)
+            updates = {asyncio.ensure_future(_update(entry)): entry for _, entry in updated}
+            try:
+                await asyncio.sleep(0)
+                await self._tree.rest(self._bound_s)
+                if updates:  # rows that take their config in place do not move
+                    await asyncio.wait(updates, timeout=self._bound_s)
+            finally:
+                late = [entry for task, entry in updates.items() if task.cancel()]
+            for entry in late:
+                entry.error = CompositionError(f"has not taken its config after {self._bound_s:g} s")
+        await self._tree.rest(self._bound_s)
 
     def _rebind(self, entries: list[Entry]) -> None:
         """Move rows to other addresses, in an order in which each is free; in a circle one steps aside."""
@@ -232,10 +239,9 @@ def _hand_over(pairs: list[Pair]) -> None:
 
 async def _update(entry: Entry) -> None:
     """Give a running row the config its row says, unless it was mounted with that already."""
-    fiber = entry.fiber
+    fiber, entry.error = entry.fiber, None
     if fiber is None or fiber.uid is None or fiber.raw_config is entry.row.config:
         return
-    entry.error = None
     try:
         await fiber.update(entry.row.config, no_save=True)
     except Exception as error:

@@ -17,6 +17,7 @@ from dsh.composition.mount.event import ENTRY_INIT, PATCH_CONTEXT
 from dsh.composition.mount.facts import Facts, scope_of
 from dsh.composition.mount.fit import misfit, unknown_keys
 from dsh.composition.mount.plan import Plan
+from dsh.composition.mount.wording import running_at
 from dsh.composition.row import GROUP, INCLUDE, Row
 from dsh.composition.value import Seq
 from dsh.errors import CompositionError
@@ -26,6 +27,10 @@ from dsh.kernel.root import Realm
 
 if TYPE_CHECKING:
     from dsh.composition.mount.write_back import WriteBack
+
+
+GIVE_UP_S = 2.0
+"""How long the end of a row that was given up is waited for."""
 
 
 class MountedTree(Service):
@@ -43,6 +48,8 @@ class MountedTree(Service):
         self._works = 0
         self._carriers = {GROUP: self._mount_group, INCLUDE: self._mount_include}
         self._writers: dict[Path, WriteBack] = {}
+        self._plan: Plan | None = None
+        """What is being made of rows right now."""
         ctx.on(FIBER_CONFIG, self._config_of, global_=True)
 
     @property
@@ -95,6 +102,59 @@ class MountedTree(Service):
         while moving := [f for r in kernel.runtimes.values() for f in r.fibers if f.state in MOVING]:
             await asyncio.gather(*(fiber.quiet() for fiber in moving))
 
+    async def rest(self, bound_s: float) -> None:
+        """Wait until the tree has settled. Optional rows that take too long are ended; the audit tells.
+
+        Raises:
+            BootError: rows that the tree cannot stand without are still moving when the time is over.
+        """
+        while True:
+            try:
+                async with asyncio.timeout(bound_s):
+                    return await self.settled()
+            except TimeoutError:
+                late = self._late(bound_s)
+            if any(not report.is_optional for report in late.values()):
+                raise not_active(list(late.values())) from None
+            for fiber, report in late.items():
+                await self._give_up(fiber, report)
+
+    def _late(self, bound_s: float) -> dict[Fiber, RowReport]:
+        """What still moves, by the fibers of the rows concerned."""
+        late = {}
+        for fiber in self.get_tasks():
+            entry, what = self.locate(fiber), f"still {fiber.state.name.lower()} after {bound_s:g} s"
+            if entry is None or entry.fiber is None:
+                late[fiber] = RowReport(str(fiber.uid), fiber.name, what)
+                continue
+            detail = what if entry.fiber is fiber else f"{fiber.name} inside it is {what}"
+            late[entry.fiber] = RowReport(entry.id, entry.row.name, detail, is_optional=entry.is_optional)
+        return late
+
+    async def _give_up(self, fiber: Fiber, report: RowReport) -> None:
+        """End a row; what of it does not end within a moment goes on ending by itself."""
+        entry = fiber.entry
+        assert isinstance(entry, Entry)
+        entry.is_stopping = True
+        await asyncio.wait((asyncio.ensure_future(fiber.dispose()),), timeout=GIVE_UP_S)
+        entry.fiber, entry.error = None, CompositionError(report.detail)
+
+    def blocked_by(self, loop: asyncio.AbstractEventLoop, after_s: float) -> str:
+        """Which row keeps the loop from going on, and where its code is. For another thread to ask."""
+        at = running_at()
+        where = f", blocked at {at}" if at else ""
+        plan, entry, doing = self._plan, None, "busy"
+        if plan is not None:
+            entry, doing = plan.importing, "importing"
+        elif (task := asyncio.current_task(loop)) is not None:
+            waiting = [self.owner_ctx.fiber]
+            for fiber in waiting:
+                waiting += list(fiber.children)
+                if fiber.is_run_by(task):
+                    entry, doing = self.locate(fiber), fiber.state.name.lower()
+        who = f"{entry.id} ({entry.row.name})" if entry is not None else "the program"
+        return f"{who}: still {doing} after {after_s:g} s{where}"
+
     @contextmanager
     def working(self) -> Iterator[None]:
         """Rows are being started. Those that wait for a settled tree may go on afterwards."""
@@ -130,7 +190,11 @@ class MountedTree(Service):
             before=self.entries,
         )
         plan.stale, plan.documents = stale, documents or {}
-        roots = plan.entries_of(rows)
+        self._plan = plan
+        try:
+            roots = plan.entries_of(rows)
+        finally:
+            self._plan = None
         if any(not report.is_optional for report in plan.reports):
             raise not_loaded(plan.reports)
         return roots

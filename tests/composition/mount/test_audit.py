@@ -172,7 +172,8 @@ async def test_an_optional_row_that_fails_or_waits_is_a_warning_also_inside_an_o
     assert caplog.messages[0].startswith("optional row bad (./bad.py): ValueError: why")
     assert caplog.messages[1] == "optional row g (cordis:group): pending (waiting for service(s): web)"
     assert caplog.messages[2] == "optional row good (./good.py): not mounted, since g is not active"
-    assert caplog.messages[3].startswith("optional row absent (./absent.py): plugin file not found: ")
+    assert caplog.messages[3].startswith(f"optional row absent (./absent.py): {tmp_path}/layer0.yml:1:")
+    assert ": plugin file not found: " in caplog.messages[3]
 
 
 @aio
@@ -199,3 +200,45 @@ async def test_a_start_that_takes_too_long_fails_and_names_the_rows(tmp_path: Pa
         "1 entry did not activate:",
         "stuck (./stuck.py): still loading after 0.02 s",
     ]
+
+
+@aio
+async def test_something_inside_a_row_that_takes_too_long_fails_the_start_by_the_name_of_the_row(
+    tmp_path: Path,
+) -> None:
+    write(
+        tmp_path / "out.py",
+        "import asyncio\nasync def inner(ctx): await asyncio.Event().wait()\n"
+        "def apply(ctx): ctx.plugin(inner, name='inner')\n",
+    )
+    async with Tree(tmp_path) as tree:
+        tree.loader.bound_s = 0.02
+        with pytest.raises(BootError) as caught:
+            await tree.load(rows(row("out")))
+    assert lines(caught.value)[1:] == ["out (./out.py): inner inside it is still loading after 0.02 s"]
+
+
+@aio
+async def test_an_optional_row_that_takes_too_long_is_ended_and_the_others_go_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(
+        tmp_path / "stuck.py",
+        "import asyncio\nENDED = []\nasync def apply(ctx):\n    ctx.effect(lambda: lambda: ENDED.append(1))\n"
+        "    while True:\n"
+        "        try: await asyncio.Event().wait()\n"
+        "        except asyncio.CancelledError:\n"
+        "            if not ctx.fiber.entry.row.config: raise\n",
+    )
+    write(tmp_path / "late.py", "inject = {'loader': {'await': True}}\ndef apply(ctx): ...\n")
+    async with Tree(tmp_path) as tree:
+        tree.loader.bound_s = 0.05
+        assert await tree.load(rows(row("stuck", optional=True), row("late"))) == [
+            "stuck (./stuck.py): still loading after 0.05 s"
+        ]
+        tree.loader.require_active()
+        [told] = caplog.messages
+        assert told == "optional row stuck (./stuck.py): still loading after 0.05 s"
+        stuck = tree.loader.resolve("stuck")
+        assert (stuck.fiber, stuck.plugin.ENDED) == (None, [1])
+        assert tree.loader.get_tasks() == []

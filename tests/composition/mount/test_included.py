@@ -29,8 +29,8 @@ def test_misses_and_unknown_fields_inside_are_told_with_the_ids_around(tmp_path:
     write(tmp_path / "sub/deep.yml", "- {id: ghost, name: p}")
     assert said(tmp_path, include("./sub/in.yml", ", patches: [{id: aa}]", "one")) == [
         f'[one] unknown field "confg" ({tmp_path}/sub/in.yml:1:20); did you mean "config"?',
-        '[one] patch: entry "aa" not found (line 1; closest: "a")',
-        '[one:two] patch: entry "goat" not found (line 2; closest: "ghost")',
+        f'[one] patch: entry "aa" not found ({tmp_path}/p.yml:1:85; closest: "a")',
+        f'[one:two] patch: entry "goat" not found ({tmp_path}/sub/in.yml:2:74; closest: "ghost")',
     ]
 
 

@@ -129,10 +129,15 @@ async def test_one_bad_row_and_nothing_is_mounted(folder: Path) -> None:
             )
         lines = str(caught.value).splitlines()
         assert lines[0] == "3 plugins failed to load:"
-        assert lines[1].startswith("raises (./raises.py): failed to import: ValueError: at import (")
+        at = f"{folder}/layer0.yml:1:"
+        assert lines[1].startswith(f"raises (./raises.py): {at}80: failed to import: ValueError: at import (")
         assert "raises.py:1)" in lines[1]
-        assert "absent (./absent.py): plugin file not found" in lines[2]
-        assert "there is no built-in 'cordis:nope'" in lines[3]
+        assert lines[2].startswith(
+            f"absent (./absent.py): {at}121: plugin file not found: {folder}/absent.py"
+        )
+        assert lines[3].startswith(
+            f"x (cordis:nope): {at}149: there is no built-in 'cordis:nope' (built-ins: "
+        )
         assert SEEN == []
         assert tree.root.kernel.runtimes == {}
 
