@@ -20,7 +20,8 @@ from dsh.composition.mount.entry import Entry
 from dsh.composition.mount.event import CONFIG_UPDATE
 from dsh.composition.mount.facts import Facts as Facts
 from dsh.composition.mount.tree import MountedTree
-from dsh.composition.profile import site_folder
+from dsh.composition.mount.wording import with_hint
+from dsh.composition.profile import open_site
 from dsh.composition.value import Seq
 from dsh.errors import CompositionError
 from dsh.kernel import FIBER_STATUS, Context, Fiber, FiberState, ServiceKey
@@ -70,6 +71,8 @@ class Loader(MountedTree):
         self.steps: list[Step] = []
         """What was changed in the rows from code, since the start."""
         self._turn = asyncio.Lock()
+        self._is_judged = False
+        """The start is over: what fails from now on, outside of edits, nobody else tells."""
         ctx.on(FIBER_UPDATE, self._updated, prepend=True, global_=True)
         ctx.on(FIBER_STATUS, self._moved, global_=True)
 
@@ -100,6 +103,11 @@ class Loader(MountedTree):
     def _tell_slow(self) -> None:
         names = ", ".join(f"{entry.id} ({entry.row.name})" for entry in self.entries if entry.is_moving)
         self.owner_ctx.logger.warning("still starting after %g s: %s", self.slow_s, names)
+
+    def require_active(self) -> None:
+        """The same; from here on a failure is told when it happens."""
+        super().require_active()
+        self._is_judged = True
 
     async def await_(self) -> None:
         """Wait until the tree has settled. Rows that wait for a service are no failure.
@@ -149,12 +157,16 @@ class Loader(MountedTree):
         rows = over(steps, composition.rows)
         edit = Transaction(self, self._planned(rows, stale, documents), bound_s=self.bound_s)
         edit.check()
+        before = set(map(str, self.audit()))
         await edit.run(judge)
         self.composition, self.steps = composition, list(steps)
         for entry in self.entries:
             if entry.included is not None and (writer := self._writers.get(entry.included.path)) is not None:
                 writer.entry = entry
         self._forget_realms()
+        for report in self.audit():
+            if str(report) not in before:
+                self.owner_ctx.logger.warning("%s%s", "optional row " if report.is_optional else "", report)
         if edit.changes.ids:
             self.owner_ctx.emit(CONFIG_UPDATE, edit.changes.ids)
         return edit.changes.ids
@@ -236,8 +248,10 @@ class Loader(MountedTree):
             raise StageError(stage, first, first.detail) from first.error
 
     def _moved(self, change: StatusChange) -> None:
-        """Listener of `internal/status`: a row that has ended by itself stays switched off."""
+        """Listener of `internal/status`: a row that ended by itself stays switched off; a failure is told."""
         fiber = change.fiber
+        if fiber.state is FiberState.FAILED and self._is_judged and not self._turn.locked():
+            self._tell_failure(fiber)
         if fiber.state is not FiberState.DISPOSED or not isinstance(entry := fiber.entry, Entry):
             return
         is_own_end = entry.fiber is fiber and not entry.is_stopping and not self._works
@@ -246,6 +260,12 @@ class Loader(MountedTree):
 
             entry.is_disabled = True
             note(self, entry, {"disabled": True})
+
+    def _tell_failure(self, fiber: Fiber) -> None:
+        error, entry = fiber.error, fiber.entry
+        assert error is not None
+        words = entry.failure(error) if isinstance(entry, Entry) else with_hint(error)
+        self.owner_ctx.logger.warning("%s failed: %s", fiber.row_chain, words, exc_info=error)
 
     def _updated(self, request: UpdateRequest, following: Callable[[], Any]) -> Any:
         """Listener of `internal/update`: a config that a running row was given becomes the row's."""
