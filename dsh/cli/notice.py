@@ -5,6 +5,8 @@ from dsh.capabilities.sandbox import SANDBOX_POLICY
 from dsh.capabilities.settings import SETTINGS
 from dsh.composition.compose import Composition
 from dsh.kernel import Context
+from dsh.persistence.service import PERSISTENCE
+from dsh.session.store import SESSIONS
 
 MODE_VARIABLE = "DSH_PERMISSION_MODE"
 POLICY_ROW = "sandbox-policy"
@@ -13,6 +15,20 @@ UNCONFINED = (
     "dsh: commands and file tools are not confined: they may do what you may "
     f"({MODE_VARIABLE}=danger-full-access says that you know)"
 )
+
+NOT_STORED = (
+    "dsh: sessions are not stored: no row provides sessionPersistence (row session-persistence-jsonl does)"
+)
+
+
+def notices(root: Context, environment: LaunchEnvironment, composition: Composition) -> list[str]:
+    """The lines on what a run does without, in the order in which they are to be printed."""
+    found = []
+    if (text := unconfined_notice(root, environment, composition)) is not None:
+        found.append(text)
+    if root.get(SESSIONS) is not None and root.get(PERSISTENCE) is None:
+        found.append(NOT_STORED)
+    return found
 
 
 def unconfined_notice(root: Context, environment: LaunchEnvironment, composition: Composition) -> str | None:
