@@ -23,6 +23,14 @@ class ServiceUnavailable(AttributeError):
     """An attribute names a service that this context may not read, or that is not there now."""
 
 
+class ServiceTaken(KernelError):
+    """Somebody else provides the service at this address. `holder` is its fiber."""
+
+    def __init__(self, name: str, holder: Fiber) -> None:
+        self.name, self.holder = name, holder
+        super().__init__(f'service "{name}" has been registered at {holder.name}')
+
+
 def provide(ctx: "Context", name: str, value: Any, check: "Callable[[Context], Any] | None") -> Effect:
     """See `Context.provide`. Everything is judged before anything is touched."""
     fiber, kernel = ctx.fiber, ctx.kernel
@@ -33,7 +41,7 @@ def provide(ctx: "Context", name: str, value: Any, check: "Callable[[Context], A
         raise KernelError(f'property "{name}" is already declared as accessor')
     realm = ctx.realm_of(name)
     if taken := kernel.impls.get(realm):
-        raise KernelError(f'service "{name}" has been registered at {taken.fiber.name}')
+        raise ServiceTaken(name, taken.fiber)
     effect = fiber.own(f'ctx.provide("{name}")', is_provider=True)
     kernel.services.add(name)
     impl = Impl(
@@ -173,7 +181,7 @@ def _moves(ctx: "Context", names: list[str]) -> list[tuple[Impl, Realm]]:
     taken = {impl.realm: impl for impl in impls if impl not in targets}
     for impl, realm in targets.items():
         if other := taken.get(realm):
-            raise KernelError(f'service "{impl.name}" has been registered at {other.fiber.name}')
+            raise ServiceTaken(impl.name, other.fiber)
         taken[realm] = impl
     return list(targets.items())
 

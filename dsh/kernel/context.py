@@ -178,8 +178,8 @@ class Context(Node):
         runtime = runtime_of(kernel.runtimes, plugin, name)
         fiber = Fiber(kernel, self, runtime, config)
         fiber.inject.update(inject_map(inject))
-        intercepts = {key: value for key, value in fiber.inject.items() if value is not None}
-        fiber.ctx = self._child(fiber=fiber, intercepts=intercepts)
+        asked = {name: config for name, config in fiber.inject.items() if config is not None}
+        fiber.ctx = self._child(fiber=fiber, intercepts={**runtime.intercept, **asked})
         kernel.runtimes.setdefault(runtime.identity, runtime)
         runtime.fibers[fiber] = None
         self.fiber.children[fiber] = None

@@ -11,12 +11,13 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
-from dsh.kernel.foreign import contained
+from dsh.kernel.foreign import contained, told
 
 if TYPE_CHECKING:
     from dsh.kernel.owner import EffectOwner
 
 Disposer = Callable[[], Any]
+EXPECTED = "None or a function that undoes it"
 
 
 class Disposal:
@@ -103,7 +104,7 @@ class Effect:
         if isinstance(disposer, Effect):
             disposer.owner.release(disposer)
         elif not callable(disposer):
-            raise TypeError(f"Invalid effect: {disposer!r} in {self.label}")
+            raise TypeError(f"Invalid effect: {disposer!r} in {self.label}, expected {EXPECTED}")
         self._disposers.append(disposer)
 
     def _undo(self) -> Disposal:
@@ -167,7 +168,10 @@ class Effect:
             errors: list[Exception] = []
             await self._undo_rest(errors)
             for error in errors:
-                self.owner.logger.error("rolling back %s failed: %s", self.label, error, exc_info=error)
+                whose = self.owner.row_chain
+                self.owner.logger.error(
+                    "rolling back %s of %s failed: %s", self.label, whose, told(error), exc_info=error
+                )
             self.release()
             failure = contained(raised, f"effect {self.label}")
             self.owner.note_failure(self.label, failure)
@@ -195,7 +199,7 @@ class Effect:
         elif inspect.isawaitable(answer):
             return False
         else:
-            raise TypeError(f"Invalid effect: {answer!r} in {self.label}")
+            raise TypeError(f"Invalid effect: {answer!r} in {self.label}, expected {EXPECTED}")
         return True
 
     async def _take_later(self, answer: Any) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from dsh.errors import KernelError
-from dsh.kernel.foreign import contained
+from dsh.kernel.foreign import contained, told
 from dsh.kernel.internal import EVENT_DISPATCHED, Dispatch
 from dsh.kernel.key import Event, Mode
 
@@ -250,7 +250,7 @@ def chain(name: str, hooks: Sequence[Hook], payload: P, inner: Callable[[], R]) 
 
 
 def report(owner: "EffectOwner", name: str, error: BaseException) -> None:
-    owner.logger.error("listener of %s failed: %s", name, error, exc_info=error)
+    owner.logger.error("listener of %s in %s failed: %s", name, owner.row_chain, told(error), exc_info=error)
 
 
 def _asked(hook: Hook, name: str, *args: Any) -> Any:

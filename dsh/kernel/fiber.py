@@ -66,12 +66,19 @@ class Fiber(Machine):
 
     @property
     def row_chain(self) -> str:
-        """The rows around it, the innermost first: `tools:shell (bash-local) in tools (cordis:include)`."""
+        """What messages call it: the plugins up to its row, then the rows around that one.
+
+        `tools:shell (bash-local) in tools (cordis:include)`, the innermost first; `root` for a root.
+        """
         words = []
         fiber: Fiber | None = self
+        is_in_row = False
         while fiber is not None and fiber.parent is not None:
-            row = getattr(fiber.entry, "id", "")
-            words.append(f"{row} ({fiber.name})" if row else fiber.name)
+            if row := getattr(fiber.entry, "id", ""):
+                words.append(f"{row} ({fiber.name})")
+                is_in_row = True
+            elif not is_in_row:
+                words.append(fiber.name)
             fiber = fiber.parent.fiber
         return " in ".join(words) or "root"
 
@@ -223,8 +230,7 @@ class Fiber(Machine):
             self.runtime.fibers.pop(self, None)
             if not self.runtime.fibers:
                 self.kernel.runtimes.pop(self.runtime.identity, None)
-        if self._body is not None:
-            self._body.cancel()
+        self._cut_body()
         self.kernel.announce(FIBER_CREATED, self)
 
     async def _tear_down(self) -> None:

@@ -28,7 +28,10 @@ def contained(error: BaseException, who: str) -> Exception:
 
 def told(error: BaseException) -> str:
     """What a line of the log says of an error: ours its own words, somebody's its type before them."""
-    text = str(error)
+    try:
+        text = str(error)
+    except Exception as failure:
+        text = f"its text cannot be had ({type(failure).__name__})"
     if isinstance(error, DshError):
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,8 +1,10 @@
-"""What can be mounted, and what is read from it: body, name, schema, injected services."""
+"""What can be mounted, and what is read from it: body, name, schema, services it needs, gives and sets up."""
 
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
+
+import msgspec
 
 from dsh.errors import KernelError
 from dsh.kernel.key import ServiceKey, name_of
@@ -13,7 +15,17 @@ M = TypeVar("M", bound=Callable[..., Any])
 class Runtime:
     """What all fibers of one plugin share: its identity, display name, schema and body."""
 
-    __slots__ = ("body", "fibers", "identity", "inject", "name", "provides", "schema", "takes_config")
+    __slots__ = (
+        "body",
+        "fibers",
+        "identity",
+        "inject",
+        "intercept",
+        "name",
+        "provides",
+        "schema",
+        "takes_config",
+    )
 
     def __init__(
         self,
@@ -23,10 +35,13 @@ class Runtime:
         name: str,
         schema: Any,
         inject: dict[str, Any],
+        intercept: dict[str, Any],
         provides: tuple[str, ...] | None,
     ) -> None:
         self.identity, self.body = identity, body
         self.name, self.schema, self.inject = name, schema, inject
+        self.intercept = intercept
+        """Settings for services, needed or not, as the plugin and what is below it use them."""
         self.provides = provides
         """Names of the services its fibers may provide, where the plugin declares them; None where not."""
         self.fibers: dict[Any, None] = {}
@@ -77,7 +92,7 @@ def runtime_of(known: Mapping[Any, Runtime], plugin: Any, name: str = "") -> Run
     schema.
 
     Raises:
-        KernelError: it is none of these shapes.
+        KernelError: it is none of these shapes, or what it declares is no declaration.
     """
     identity: Any
     if inspect.isclass(plugin):
@@ -96,12 +111,16 @@ def runtime_of(known: Mapping[Any, Runtime], plugin: Any, name: str = "") -> Run
     if identity in known:
         return known[identity]
     schema = getattr(plugin, "Config", None)
+    if schema is not None and not (inspect.isclass(schema) and issubclass(schema, msgspec.Struct)):
+        what = schema.__name__ if inspect.isclass(schema) else f"a value of type {type(schema).__name__}"
+        raise KernelError(f"Config must be a msgspec.Struct, not {what}")
     return Runtime(
         identity,
         body,
         name=name or _display_name(plugin),
         schema=schema,
         inject=inject,
+        intercept=_intercept_map(getattr(plugin, "intercept", None)),
         provides=provided_names(getattr(plugin, "provide", None)),
     )
 
@@ -155,7 +174,7 @@ def provided_names(declared: Any) -> tuple[str, ...] | None:
         return None
     names = declared if isinstance(declared, list | tuple) else [declared]
     for name in names:
-        if not isinstance(name, str | ServiceKey):
+        if not isinstance(name, str | ServiceKey) or not name_of(name):
             raise KernelError(f"provide holds {name!r}, which is neither a service's name nor its key")
     return tuple(map(name_of, names))
 
@@ -171,7 +190,13 @@ def inject_map(declared: Any) -> dict[str, Any]:
     if not isinstance(declared, Mapping | list | tuple | set | frozenset):
         raise KernelError(f"inject must be a list of services, not {declared!r}")
     for key in declared:
-        if not isinstance(key, str | ServiceKey):
+        if not isinstance(key, str | ServiceKey) or not name_of(key):
             raise KernelError(f"inject holds {key!r}, which is neither a service's name nor its key")
     items = declared.items() if isinstance(declared, Mapping) else ((key, None) for key in declared)
     return {name_of(key): config for key, config in items}
+
+
+def _intercept_map(declared: Any) -> dict[str, Any]:
+    if declared is not None and not isinstance(declared, Mapping):
+        raise KernelError(f"intercept must be a map of services to settings, not {declared!r}")
+    return inject_map(declared)

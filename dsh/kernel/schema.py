@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from dsh.errors import CompositionError
+from dsh.kernel.foreign import contained
 from dsh.kernel.shape import (
     admits_null,
     fields_of,
@@ -60,8 +61,10 @@ def resolve_config(schema: type[S], raw: Any, on_unknown: UnknownKey | None = No
         raise
     except ValueError as error:  # raised by a struct's own __post_init__
         raise ValidationError(str(error)) from None
-    except TypeError as error:
+    except (TypeError, NameError) as error:  # a type that msgspec does not know, or nobody
         raise ValidationError(f"the plugin's Config is no schema: {error}") from None
+    except BaseException as error:  # what a struct's own code may raise
+        raise contained(error, "the plugin's Config") from None
 
 
 def simplify(config: msgspec.Struct) -> dict[str, Any]:

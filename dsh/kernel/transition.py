@@ -59,7 +59,7 @@ class Machine(EffectOwner):
         self.config: Any = None
         self.state = FiberState.ACTIVE if is_root else FiberState.PENDING
         self.error: Exception | None = None
-        self.store: dict[str, Impl] | None = {} if is_root else None
+        self.store: dict[str, Impl] | None = None
         """The injected services it was loaded with, while it is loaded."""
         self.provided: dict[Realm, Impl] = {}
         """The services it provides, by address."""
@@ -72,6 +72,8 @@ class Machine(EffectOwner):
         """A config that was resolved already, and the epoch it is for."""
         self._transition: asyncio.Task[None] | None = None
         self._body: asyncio.Task[None] | None = None
+        self._is_cut = False
+        """The body was cancelled, since what it was loaded for is out of date."""
         self._waits_for: list[Machine] = []
 
     @property
@@ -115,7 +117,12 @@ class Machine(EffectOwner):
             return
         if self._transition is None:
             self._start(FiberState.LOADING if old is INACTIVE else FiberState.UNLOADING)
-        elif self._body is not None:
+        else:
+            self._cut_body()
+
+    def _cut_body(self) -> None:
+        if self._body is not None:
+            self._is_cut = True
             self._body.cancel()
 
     def _start(self, state: FiberState) -> None:
@@ -139,7 +146,7 @@ class Machine(EffectOwner):
         if old is state:
             return
         self.kernel.announce(FIBER_STATUS, StatusChange(cast("Fiber", self), old))
-        if self.provided and FiberState.ACTIVE in (old, state):
+        if FiberState.ACTIVE in (old, state):
             self.kernel.notify([(impl.name, impl.realm) for impl in self.provided.values()])
 
     # -- loading and unloading -------------------------------------------------------------------
@@ -149,27 +156,22 @@ class Machine(EffectOwner):
         self.store = dict(self._candidates)
         for impl in self.store.values():
             impl.users[self] = None
-        self.error = None
+        self.error, self._is_cut = None, False
         self.failures.clear()
-        is_cancelled = False
         try:
             await asyncio.sleep(0)
             if self._epoch == seen:
                 self._take_config(seen)
                 await self._run_body()
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            is_cancelled = True
-        except Exception as error:
-            self.logger.debug("loading %s failed", self.name, exc_info=error)
-            if self._epoch == seen:
+        except BaseException as raised:
+            error = contained(raised, f"plugin {self.name}")
+            if self._epoch == seen and not self._is_cut:
+                self.logger.debug("loading %s failed", self.name, exc_info=error)
                 self.error, self._epoch = error, INACTIVE
                 _add_note(error, f"while loading {self.row_chain}")
         finally:
             self._body = None
-        if self._epoch == seen and not is_cancelled:
+        if self._epoch == seen and not self._is_cut:
             self._settle()
         else:
             self._start(FiberState.UNLOADING)
@@ -190,15 +192,12 @@ class Machine(EffectOwner):
 
     async def _run_body(self) -> None:
         assert self.runtime is not None
-        effect, who = self.own("body"), f"plugin {self.name}"
-        try:
-            answer = self.runtime.run(self.ctx, self.config)
-            rest = effect.begin(answer)
-        except BaseException as error:
-            raise contained(error, who)  # noqa: B904 -- the same one, or made of it
+        effect = self.own("body")
+        answer = self.runtime.run(self.ctx, self.config)
+        rest = effect.begin(answer)
         if rest is None:
             return
-        self._body = asyncio.ensure_future(_body(rest, who))
+        self._body = asyncio.ensure_future(_body(rest, f"plugin {self.name}"))
         try:
             await self._body
         finally:

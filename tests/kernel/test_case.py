@@ -68,7 +68,9 @@ async def test_a_disposer_that_registers_an_effect_each_time_is_refused_and_told
     await fiber.dispose()
 
     assert runs == ["x"]
-    assert caplog.text.count("disposing runaway of plugin failed: cannot create effect on inactive context") == 1
+    assert (
+        caplog.text.count("disposing runaway of plugin failed: cannot create effect on inactive context") == 1
+    )
 
 
 class Log:
