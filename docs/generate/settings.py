@@ -1,12 +1,13 @@
 """The sections of the settings document, and the keys that each takes."""
 
-import ast
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from docs.generate.markdown import listed
 from docs.generate.rows import key_table, plugin
 from docs.generate.schema import Key, keys_of
-from docs.generate.source import module_names, tree_of, value_of
+from docs.generate.source import module_names
+from dsh.composition.mount.resolve import find_plugin
 
 PLUGINS = "dsh.plugins."
 
@@ -22,27 +23,11 @@ class Section(NamedTuple):
 def sections() -> list[Section]:
     """By namespace."""
     found: dict[str, Section] = {}
-    for module in module_names():
-        if not module.startswith(PLUGINS):
-            continue
-        owner = module.removeprefix(PLUGINS).partition(".")[0].replace("_", "-")
-        for node in ast.walk(tree_of(module)):
-            match node:
-                case ast.Call(func=ast.Name(id="install_settings_section"), args=[_, name, schema, *_]):
-                    namespace = _value(module, name)
-                    keys = keys_of(_value(module, schema))
-                    found.setdefault(namespace, Section(namespace, [], keys)).plugins.append(owner)
+    modules = [name.removeprefix(PLUGINS) for name in module_names() if name.startswith(PLUGINS)]
+    for name in [name.replace("_", "-") for name in modules if "." not in name]:
+        for namespace, schema in getattr(find_plugin(name, Path()), "sections", {}).items():
+            found.setdefault(namespace, Section(namespace, [], keys_of(schema))).plugins.append(name)
     return [found[name] for name in sorted(found)]
-
-
-def _value(module: str, node: ast.expr) -> Any:
-    """What an argument is, without running the call."""
-    match node:
-        case ast.Constant(value=value):
-            return value
-        case ast.Name(id=name):
-            return value_of(module, name)
-    raise ValueError(f"{module}: line {node.lineno}: a name or a constant is needed to document the section")
 
 
 def settings_tables() -> str:

@@ -23,6 +23,7 @@ from dsh.composition.mount.facts import Facts
 from dsh.composition.mount.plan import Plan
 from dsh.composition.profile import open_site
 from dsh.errors import UsageError
+from dsh.plugins.settings.preview import Preview
 
 
 def explained(profile: str, patches: Sequence[str], cwd: str, row: str, *, is_json: bool) -> int:
@@ -51,7 +52,8 @@ def explained(profile: str, patches: Sequence[str], cwd: str, row: str, *, is_js
         output.notice(f"dsh: {warning}")
     if any(not report.is_optional for report in plan.reports):
         raise not_loaded(plan.reports)
-    found = explain(composition, entries, facts)
+    preview = Preview((entry for root in entries for entry in root.walk()), facts)
+    found = explain(composition, entries, facts, preview.of)
     if row:
         found = _one(found, row)
     output.answer(_json(found) if is_json else described(found, is_one=bool(row)))

@@ -21,6 +21,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """One of the model's effort ids; absent leaves it to the adapter."""
 
 
+sections = {"agent-default-model": Config}
+
+
 class Configured:
     """The user's selection over that of the row. Implements `dsh.agent.default_model.DefaultModel`."""
 

@@ -8,6 +8,7 @@ from dsh.kernel import Context
 
 inject = [SUBPROCESS]
 provide = [SHELL]
+sections = {SETTINGS_NAMESPACE: ShellConfig}
 Config = ShellConfig
 
 

@@ -15,6 +15,7 @@ from dsh.kernel import Context
 
 inject = [SUBPROCESS, SANDBOX_POLICY]
 provide = [SHELL]
+sections = {SETTINGS_NAMESPACE: ShellConfig}
 Config = ShellConfig
 
 

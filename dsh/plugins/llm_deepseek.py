@@ -110,6 +110,9 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
             raise ValueError(f"timeouts must be above 0 and at most {MAX_TIMER_MS} ms")
 
 
+sections = {"llm-deepseek": Config}
+
+
 class _Keys:
     """Looks the optional services up when they are needed. Implements `dsh.llm.credential.KeySources`."""
 

@@ -61,6 +61,9 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """For new sessions, over that of the row; `DSH_PERMISSION_MODE` outranks it."""
 
 
+sections = {"permission": Section}
+
+
 class Presets:
     """The table, and the default, which is asked for with each session."""
 

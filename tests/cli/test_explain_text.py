@@ -19,7 +19,9 @@ def value(path: str, of: object, **fields: object) -> ValueInfo:
 
 
 def row(row_id: str = "a", **fields: object) -> RowInfo:
-    empty: dict[str, object] = dict.fromkeys(("changes", "dropped", "config", "injects", "waits"), ())
+    empty: dict[str, object] = dict.fromkeys(
+        ("changes", "dropped", "config", "settings", "injects", "waits"), ()
+    )
     plain = {"plugin": "dsh 1", "state": "ready", "group": None, "optional": False, "provides": ()}
     given = {**empty, **plain, "disabled": None, "problem": None, **fields}
     return RowInfo(id=row_id, name="plug", origin=PLACE, **given)  # type: ignore[arg-type]

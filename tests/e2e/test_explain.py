@@ -212,3 +212,62 @@ def test_a_start_without_one_row_waits_for_what_the_explanation_says(space: Work
     }
     assert audited == stuck
     assert bool(stuck) <= (done.code == 3)
+
+
+def test_the_settings_over_a_row_are_told_with_their_lines(space: Workspace) -> None:
+    document = space.home / "settings.yaml"
+    document.write_text("# mine\nshell:\n  timeoutMs: 9000\n  cwd: https://me:pw@host/x\nllm-deepseek: {}\n")
+
+    found = rows(explained(space))
+    (section,) = found["bash-sandbox"]["settings"]
+    assert (section["section"], section["file"]) == ("shell", str(document))
+    assert [(v["path"], v["value"], v["place"]["short"]) for v in section["values"]] == [
+        (["timeoutMs"], 9000, "settings.yaml:3"),
+        (["cwd"], "https://***@host/x", "settings.yaml:4"),
+    ]
+    assert {v["path"][0]: v["value"] for v in found["bash-sandbox"]["config"]}["timeoutMs"] == 60000
+    assert found["llm-deepseek"]["settings"][0]["values"] == []
+    assert found["tools"]["settings"] == []
+    sections = {row["settings"][0]["section"] for row in found.values() if row["settings"]}
+    assert sections == {"agent-default-model", "agent-loop", "llm-deepseek", "permission", "shell"}
+
+    told = space.run("explain", "bash-sandbox").stdout.splitlines()
+    start = told.index("  settings   section shell counts over this")
+    assert told[start + 1].split() == ["timeoutMs:", "9000", "settings.yaml:3"]
+    assert "  settings   section permission has nothing set" in space.run("explain", "permission").stdout
+
+
+def test_settings_of_another_file_and_no_settings_at_all(space: Workspace) -> None:
+    (space.home / "settings.yaml").write_text("shell: {timeoutMs: 1}\n")
+    (space.home / "mine.json").write_text('{"shell": {"timeoutMs": 7000}}')
+    space.write("p.yml", "- {id: settings, config: {path: mine.json}}")
+    (section,) = explained(space, "--patch", "p.yml", "bash-sandbox")["rows"][0]["settings"]
+    assert [(v["value"], v["place"]["short"]) for v in section["values"]] == [(7000, "mine.json:1")]
+
+    space.write("p.yml", "- {id: settings, disabled: true}")
+    assert explained(space, "--patch", "p.yml", "bash-sandbox")["rows"][0]["settings"] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "row"),
+    [
+        ("shell: {timeoutMs: soon}", "bash-sandbox"),
+        ("shell: 7", "bash-sandbox"),
+        ("shell: {cwd: !expr env.X}", "bash-sandbox"),
+        ("agent-loop: {maxParallelToolCals: 2}", "agent-loop"),
+        ("agent-default-model: {model: 7}", "agent-default-model"),
+        ("a: [", "settings"),
+        ("- x", "settings"),
+    ],
+)
+def test_settings_that_a_start_refuses_are_a_problem_in_its_words(
+    space: Workspace, text: str, row: str
+) -> None:
+    (space.home / "settings.yaml").write_text(text + "\n")
+
+    problem = rows(explained(space, "--profile", "demo"))[row]["problem"]
+    started = space.run("--profile", "demo", "hi")
+
+    assert started.code == 3
+    assert problem.startswith(str(space.home / "settings.yaml"))
+    assert f"{row} ({row}): {problem}" in started.stderr

@@ -1,4 +1,4 @@
-"""What the rows declare to provide is what they provide, in a program that runs."""
+"""What the rows declare, services and sections of the settings, is what they provide and read in a run."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from dsh.testing.workspace import Workspace
 
 SPY = """
 import json
-inject = ["boot", "loader"]
+inject = ["boot", "loader", "settings"]
 provide = ()
 
 def apply(ctx):
@@ -27,6 +27,9 @@ async def report(ctx):
         if entry.fiber is not None and entry.fiber.runtime.provides is not None:
             names = [i.name for i in ctx.kernel.impls.values() if inside(i.fiber, entry.fiber)]
             found[entry.id] = [sorted(entry.fiber.runtime.provides), sorted(names)]
+    entries = [entry for entry in ctx.loader.entries if entry.fiber is not None]
+    named = {n for entry in entries for n in getattr(entry.plugin, "sections", ())}
+    found["sections"] = [sorted(named), sorted({one.ns for one in ctx.settings.describe()})]
     with open("spy.json", "w") as file:
         json.dump(found, file)
 
@@ -57,7 +60,7 @@ def test_every_row_declares_what_it_provides(name: str) -> None:
 
 
 @pytest.mark.parametrize("patch", ["", SWAPPED])
-def test_what_is_declared_is_provided(tmp_path: Path, patch: str) -> None:
+def test_what_is_declared_is_provided_and_read(tmp_path: Path, patch: str) -> None:
     space = Workspace(tmp_path)
     space.write("spy.py", SPY)
     space.write("spy.yml", f"- insert: [{{id: spy, name: ./spy.py}}]{patch}")
@@ -67,6 +70,7 @@ def test_what_is_declared_is_provided(tmp_path: Path, patch: str) -> None:
     assert done.code == 0, done.stderr
     found = json.loads((space.work / "spy.json").read_text())
     assert {"llm", "spy", "tools"} < found.keys()
+    assert found["sections"][0]
     assert found["<launcher>"][0] == list(LAUNCHER_SERVICES)
     assert {row: declared for row, (declared, _) in found.items()} == {
         row: provided for row, (_, provided) in found.items()

@@ -1,6 +1,7 @@
 """What a composition is, row by row, told without mounting anything: gathers what `dsh explain` prints."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from dsh import __version__
 from dsh.composition.compose import Composition
@@ -16,6 +17,7 @@ from dsh.composition.explain.shape import (
     Place,
     RemovedInfo,
     RowInfo,
+    SectionInfo,
     ServiceInfo,
     State,
     ValueInfo,
@@ -35,20 +37,39 @@ from dsh.composition.value import Mark
 from dsh.masking import masked
 
 
-def explain(composition: Composition, entries: list[Entry], facts: Facts) -> Explanation:
+class Settled(NamedTuple):
+    """What the settings say to a row that registers sections of them."""
+
+    sections: tuple[SectionInfo, ...]
+    problem: str | None
+    """Why its start would fail on them."""
+
+
+NO_SETTINGS = Settled((), None)
+
+
+def explain(
+    composition: Composition,
+    entries: list[Entry],
+    facts: Facts,
+    settled: Callable[[Entry], Settled] = lambda entry: NO_SETTINGS,
+) -> Explanation:
     """Explain all rows.
 
     Args:
         entries: the roots of the planned tree (`plan.py`), free of problems.
+        settled: asked for each row.
     """
-    return _Explaining(composition, entries, facts).all()
+    return _Explaining(composition, entries, facts, settled).all()
 
 
 class _Explaining:
     """Holds what one explanation looks things up in."""
 
-    def __init__(self, composition: Composition, roots: list[Entry], facts: Facts) -> None:
-        self._composition, self._facts = composition, facts
+    def __init__(
+        self, composition: Composition, roots: list[Entry], facts: Facts, settled: Callable[[Entry], Settled]
+    ) -> None:
+        self._composition, self._facts, self._settled = composition, facts, settled
         self._sources = Sources(composition)
         self._entries = [entry for root in roots for entry in root.walk()]
         self._wiring = Wiring(self._entries)
@@ -98,7 +119,8 @@ class _Explaining:
     def _row(self, entry: Entry) -> RowInfo:
         row, is_plugin = entry.row, not entry.carries_entries
         runtime = entry.runtime if is_plugin else None
-        problem = None if entry.is_disabled else self._problem(entry)
+        settled = self._settled(entry)
+        problem = None if entry.is_disabled else self._problem(entry) or settled.problem
         values = (
             []
             if row.carries_rows
@@ -121,6 +143,7 @@ class _Explaining:
             ),
             disabled=self._disabled(entry),
             config=tuple(map(self._value, values)),
+            settings=settled.sections,
             provides=provided(entry) if is_plugin else None,
             injects=tuple(self._inject(entry, *asked) for asked in injected(entry).items()),
             waits=tuple(

@@ -49,6 +49,16 @@ class ValueInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The plugin has no such key."""
 
 
+class SectionInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A section of the settings that a row reads; what is set there counts over the row's config."""
+
+    section: str
+    file: str
+    """The settings document; empty where only a start can tell which it is."""
+    values: tuple[ValueInfo, ...]
+    """What is set; masked."""
+
+
 class ChangeInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One patch that named the row."""
 
@@ -112,6 +122,8 @@ class RowInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     disabled: DisabledInfo | None
     config: tuple[ValueInfo, ...]
     """Of groups and includes as well as of rows that are off only what is written."""
+    settings: tuple[SectionInfo, ...]
+    """The sections of the settings over its config, as far as the plugin names them."""
     provides: tuple[str, ...] | None
     """Services that the plugin declares; null where it declares nothing or is not loaded."""
     injects: tuple[InjectInfo, ...]

@@ -46,9 +46,9 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
             raise ValueError(f"path must end in one of {', '.join(EXTENSIONS)}")
 
 
-def document_path(ctx: Context, config: Config) -> Path:
-    """Where the document is."""
-    home = ctx.use(HOME_PATH)() if config.dsh_home is None else home_path(configured=config.dsh_home)
+def document_path(home: Path, config: Config) -> Path:
+    """Where the document is, for the home that the launcher found."""
+    home = home if config.dsh_home is None else home_path(configured=config.dsh_home)
     return home / (config.path or FILE)
 
 
@@ -63,7 +63,7 @@ async def follow(service: SettingsService, debounce_s: float, poll_s: float = PO
 
 def apply(ctx: Context, config: Config) -> None:
     """Read the document, which must be in order, and provide the service."""
-    service = SettingsService(ctx, FileStore(document_path(ctx, config)))
+    service = SettingsService(ctx, FileStore(document_path(ctx.use(HOME_PATH)(), config)))
     if config.watch:
         ctx.spawn(follow(service, config.debounce_ms / 1000), "settings document")
     ctx.inject([BOOT], lambda inner: inner.spawn(_tell_strangers(inner, service), "settings nobody reads"))

@@ -302,7 +302,7 @@ def test_files_of_one_name_in_two_folders_are_told_apart_in_any_order(tmp_path: 
         ("id: a", "id: c", "row c: locked, and not here"),
         (f"tool-bash: dsh {__version__}", "tool-bash: dsh 9", "plugin tool-bash: locked "),
         ("  - id: b\n    name: tool-fs\n    disabled: true\n", "", "row b: not in the lock"),
-        (f'dsh: "{__version__}"', "dsh: '9'", "dsh: locked "),
+        (f"dsh: {__version__}", "dsh: '9'", "dsh: locked "),
     ],
 )
 def test_a_lock_that_was_edited_or_cut_below_its_digest_is_refused(
