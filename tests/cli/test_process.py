@@ -105,6 +105,60 @@ async def test_beating_loop_is_ended_after_the_limit_in_any_case() -> None:
     dog.drain(143)
 
 
+@aio
+async def test_a_guarded_loop_that_is_silent_is_ended_with_the_code_of_the_guard() -> None:
+    dog, clock, ended = watchdog()
+    said: list[str] = []
+    dog.attach(asyncio.get_running_loop(), lambda number: None)
+
+    with dog.guarded(20.0, 3, lambda: said.append("blocked")):
+        clock.now += 20.0
+        dog.check()
+        assert (ended, said) == ([], [])
+        clock.now += 0.1
+        dog.check()
+    assert (ended, said) == ([3], ["blocked"])
+    clock.now += 1e6
+    dog.check()
+    assert ended == [3]
+
+
+@aio
+async def test_a_guarded_loop_that_beats_may_take_its_time_and_beats_no_longer_than_it_is_guarded() -> None:
+    dog, clock, ended = watchdog()
+    loop = asyncio.get_running_loop()
+    dog.attach(loop, lambda number: None)
+
+    with dog.guarded(20.0, 3, lambda: None):
+        for _ in range(3):
+            clock.now += 15.0
+            await asyncio.sleep(0.3)
+            dog.check()
+    await asyncio.sleep(0.3)
+    assert ended == []
+    assert getattr(loop, "_scheduled") == []  # noqa: B009 -- nothing wakes an idle process
+
+
+@aio
+async def test_a_signal_counts_more_than_a_guard_and_words_that_fail_do_not_keep_the_process() -> None:
+    dog, clock, ended = watchdog()
+    dog.attach(asyncio.get_running_loop(), lambda number: None)
+
+    with dog.guarded(1.0, 3, lambda: 1 / 0):
+        dog.deliver(signal.SIGTERM)
+        clock.now += HEARTBEAT_S + 0.1
+        dog.check()
+        assert ended == [143]
+    other, clock, ended = watchdog()
+    other.attach(asyncio.get_running_loop(), lambda number: None)
+    with other.guarded(1.0, 3, lambda: 1 / 0):
+        clock.now += 1.1
+        with pytest.raises(ZeroDivisionError):
+            other.check()
+        assert ended == [3]
+    dog.drain(143)
+
+
 def test_nothing_is_ended_without_a_signal() -> None:
     dog, clock, ended = watchdog()
     clock.now += 1e6

@@ -245,21 +245,3 @@ def test_a_short_run_loads_nothing_for_live_reload(tmp_path: Path) -> None:
         }
         == set()
     )
-
-
-def test_a_start_that_takes_too_long_ends_with_the_names_of_the_rows(space: Workspace) -> None:
-    space.write("stuck.py", "import asyncio\nasync def apply(ctx): await asyncio.Event().wait()\n")
-    space.write("p.yml", "- insert: [{id: stuck, name: ./stuck.py}]\n")
-    done = space.run(
-        "--profile", "demo", "--patch", "p.yml", "hello", env={"DSH_START_TIMEOUT": "0.3"}, timeout_s=30
-    )
-    assert (done.code, done.stdout) == (3, "")
-    assert done.errors == [
-        "dsh: 1 entry did not activate:",
-        "stuck (./stuck.py): still loading after 0.3 s",
-    ]
-    wrong = space.run("--profile", "demo", "hello", env={"DSH_START_TIMEOUT": "soon"})
-    assert (wrong.code, wrong.errors[0]) == (
-        3,
-        "dsh: DSH_START_TIMEOUT is 'soon', not a number of seconds above 0",
-    )

@@ -136,7 +136,7 @@ async def test_one_bad_row_and_nothing_is_mounted(folder: Path) -> None:
             f"absent (./absent.py): {at}121: plugin file not found: {folder}/absent.py"
         )
         assert lines[3].startswith(
-            f"x (cordis:nope): {at}149: there is no built-in 'cordis:nope' (built-ins: "
+            f"x (cordis:nope): {at}157: there is no built-in 'cordis:nope' (built-ins: "
         )
         assert SEEN == []
         assert tree.root.kernel.runtimes == {}

@@ -181,6 +181,21 @@ async def test_a_config_given_to_a_running_row_is_kept_without_its_defaults(fold
 
 
 @aio
+async def test_a_config_given_to_a_row_that_waits_or_has_failed_is_kept_too(folder: Path) -> None:
+    async with Tree(folder) as tree:
+        text = rows(row("waits", config={"n": 1}), row("fails"), row("plain"))
+        await tree.load(text)
+        await fiber(tree, "waits").update({"n": 2})
+        await fiber(tree, "fails").update([3])
+        await fiber(tree, "waits").update({"n": 9}, no_save=True)
+        assert tree.loader.resolve("waits").row.config == {"n": 2}
+        assert tree.loader.resolve("fails").row.config == [3]
+        tree.root.provide("ghost", {})
+        await tree.loader.settled()
+        assert fiber(tree, "waits").config == {"n": 9}
+
+
+@aio
 async def test_a_row_can_wait_for_a_settled_tree(folder: Path) -> None:
     async with Tree(folder) as tree:
         found = await tree.load(
