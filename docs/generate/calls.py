@@ -24,11 +24,41 @@ def _own_and_inherited(cls: type) -> dict[str, Any]:
     return found
 
 
-def member_table(cls: Any, shown: str) -> str:
-    """Args: shown: what an instance is called on the page."""
+KERNELS_OWN = frozenset(
+    (
+        *("admit", "attend", "evaluate", "is_run_by", "keep", "leads_to", "logger_named", "marked"),
+        *("note_failure", "own", "realm_of", "refresh", "release", "released", "run_disposers", "spawn"),
+    )
+)
+"""What the modules of the kernel ask of a fiber among themselves; a plugin has the calls of its context."""
+
+
+def member_table(cls: Any, shown: str, *, without: frozenset[str] = frozenset()) -> str:
+    """The members as a table.
+
+    Args:
+        shown: what an instance is called on the page.
+        without: members that have no line.
+    """
     rows = []
     for name, doc in members(cls):
-        call = "" if isinstance(inspect.getattr_static(cls, name), property) else "()"
-        prefix = "await " if inspect.iscoroutinefunction(inspect.getattr_static(cls, name)) else ""
-        rows.append((code(f"{prefix}{shown}.{name}{call}"), doc))
+        if name not in without:
+            member = inspect.getattr_static(cls, name)
+            call = "" if isinstance(member, property) else _parameters(member)
+            prefix = "await " if inspect.iscoroutinefunction(member) else ""
+            rows.append((code(f"{prefix}{shown}.{name}{call}"), doc))
     return table(("call", "what it does"), rows)
+
+
+def _parameters(function: Any) -> str:
+    """The parameters as they are written in a call, optional ones with their default."""
+    words = []
+    for parameter in list(inspect.signature(function).parameters.values())[1:]:
+        has_default = parameter.default is not parameter.empty
+        word = str(parameter.replace(annotation=parameter.empty, default=parameter.empty))
+        words.append(f"{word}={_default(parameter.default)}" if has_default else word)
+    return f"({', '.join(words)})"
+
+
+def _default(value: object) -> str:
+    return repr(value) if value is None or isinstance(value, str | int | float) else "…"

@@ -33,6 +33,8 @@ class DeclaredService(NamedTuple):
     interface: str
     """Type of what is provided."""
     doc: str
+    also: str = ""
+    """Another constant of the module for the same service, which types it for more uses."""
 
 
 @cache
@@ -62,7 +64,10 @@ def services() -> list[DeclaredService]:
             key = value_of(module, constant.name)
             assert isinstance(key, ServiceKey), f"{module}.{constant.name}"
             interface = constant.annotation.removeprefix("ServiceKey[").removesuffix("]").strip("'\"")
-            found[key.name] = DeclaredService(key, module, constant.name, interface, constant.doc)
+            if (first := found.get(key.name)) is not None:
+                found[key.name] = first._replace(also=constant.name)
+            else:
+                found[key.name] = DeclaredService(key, module, constant.name, interface, constant.doc)
     return [found[name] for name in sorted(found, key=str.lower)]
 
 
@@ -145,6 +150,7 @@ def service_table(providers: dict[str, list[str]], consumers: dict[str, list[str
     given = provided_by_dsh()
     for declared in services():
         name = declared.key.name
+        also = f", {code(declared.also)}" if declared.also else ""
         who = listed(providers.get(name, ())) or ("dsh itself" if name in given else "nobody yet")
         rows.append(
             (
@@ -152,7 +158,7 @@ def service_table(providers: dict[str, list[str]], consumers: dict[str, list[str
                 code(declared.interface),
                 who,
                 listed(consumers.get(name, ())),
-                code(f"{declared.module}.{declared.constant}"),
+                code(f"{declared.module}.{declared.constant}") + also,
             )
         )
     return table(("service", "interface", "provided by", "needed by", "declared as"), rows)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from docs.generate import calls, declared, program, rows, settings
+from docs.generate import calls, declared, program, reading, rows, settings
 from docs.generate.markdown import filled, sections
 from docs.generate.source import REPOSITORY
 from dsh.kernel import CancelToken, Context, Fiber
@@ -21,8 +21,9 @@ def made_sections() -> dict[str, str]:
         "events": declared.event_table(),
         "services": declared.service_table(rows.providers(), rows.consumers()),
         "context": calls.member_table(Context, "ctx"),
-        "fiber": calls.member_table(Fiber, "fiber"),
+        "fiber": calls.member_table(Fiber, "fiber", without=calls.KERNELS_OWN),
         "token": calls.member_table(CancelToken, "token"),
+        "reading": reading.reading_table(),
         "help": program.help_pages(),
         "settings": settings.settings_tables(),
         "explain-json": program.explain_shape(),

@@ -79,6 +79,7 @@ class Reader:
     """Somebody who does what a page says, in a folder and with a home of their own."""
 
     def __init__(self, root: Path) -> None:
+        root.mkdir(exist_ok=True)
         self.workspace = Workspace(root)
         (self.workspace.home / ".dsh").mkdir()
 

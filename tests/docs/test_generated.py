@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import dsh.kernel
-from docs.generate import calls, program, rows, settings
+from docs.generate import calls, program, reading, rows, settings
 from docs.generate.declared import events, services
 from docs.generate.markdown import UnknownSection, filled
 from docs.generate.page import made_pages, made_sections, pages
@@ -129,6 +129,21 @@ def test_every_name_that_the_kernel_exports_is_on_its_page() -> None:
 @pytest.mark.parametrize("cls", [Context, Fiber, CancelToken])
 def test_every_call_says_what_it_does(cls: type) -> None:
     assert [name for name, doc in calls.members(cls) if not doc] == []
+
+
+def test_the_kernel_can_be_read_in_the_order_that_its_page_gives() -> None:
+    assert sorted(reading.READING) == sorted(reading.modules())
+
+
+def test_what_is_left_out_of_the_table_of_a_fiber_is_there() -> None:
+    names = {name for name, _ in calls.members(Fiber)}
+
+    assert names >= calls.KERNELS_OWN
+    assert {"tree", "restart", "update", "dispose", "missing"} <= names - calls.KERNELS_OWN
+
+
+def test_a_call_is_shown_with_its_parameters() -> None:
+    assert "`ctx.effect(setup, label='anonymous')`" in calls.member_table(Context, "ctx")
 
 
 def test_every_settings_section_is_documented() -> None:

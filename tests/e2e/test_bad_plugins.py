@@ -71,7 +71,21 @@ def test_whatever_is_raised_the_row_is_named_with_the_place(
         ("apply = 5", "invalid plugin"),
         ("def apply(): ...", "TypeError: apply() takes 0 positional arguments"),
         ("inject = 'llm'\ndef apply(ctx): ...", "inject must be a list of services"),
-        ("Config = 5\ndef apply(ctx, config): ...", "not supported"),
+        ("Config = 5\ndef apply(ctx, config): ...", "Config must be a msgspec.Struct, not a value of type int"),
+        ("class Config: a = 1\ndef apply(ctx, config): ...", "Config must be a msgspec.Struct, not Config"),
+        (
+            "import msgspec\nclass Config(msgspec.Struct):\n    a: 'Nope' = 1\ndef apply(ctx, config): ...",
+            "the plugin's Config is no schema: name 'Nope' is not defined",
+        ),
+        ("def apply(ctx): ...\ndefault = apply", "exports both apply and default"),
+        ("plugin = default = lambda ctx: None", "exports both plugin and default"),
+        (
+            "class Sly:\n    @property\n    def Config(self): raise ValueError('sly')\n"
+            "    def apply(self, ctx): ...\nplugin = Sly()",
+            "ValueError: sly",
+        ),
+        ("inject = ['']\ndef apply(ctx): ...", "inject holds '', which is neither"),
+        ("provide = [5]\ndef apply(ctx): ...", "provide holds 5, which is neither"),
         ("def apply(ctx): return 5", "Invalid effect: 5"),
         ("def __getattr__(name): raise ValueError(name)\ndef apply(ctx): ...", "ValueError"),
         ("provide = []\ndef apply(ctx): ctx.provide('mine', 1)", 'provides "mine" but declares: nothing'),
@@ -158,8 +172,8 @@ def test_what_a_plugin_does_to_the_process_spoils_no_answer(
 @pytest.mark.parametrize(
     ("statement", "says"),
     [
-        ("raise ValueError('at the end')", "at the end"),
-        ("raise Own", "its arguments cannot be shown: ValueError"),
+        ("raise ValueError('at the end')", "ValueError: at the end"),
+        ("raise Own", "Own: its text cannot be had (ValueError)"),
         ("import sys; sys.exit(5)", "SystemExit: 5"),
     ],
 )
@@ -167,7 +181,22 @@ def test_a_disposer_that_raises_is_told_and_keeps_nobody(space: Workspace, state
     code = f"{SILENT}def undo():\n    {statement}\ndef apply(ctx): ctx.effect(lambda: undo)\n"
     lines = [line for line in answered(space, code) if line != STAND_IN]
     assert len(lines) == 1
+    assert lines[0].startswith("dsh: disposing ") and " of bad (./bad.py) failed: " in lines[0]
     assert says in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("def apply(ctx): ctx.spawn(work(), 'work')", "task work of bad (./bad.py) failed: KeyError: 'k'"),
+        ("def apply(ctx): ctx.effect(work, 'link')", "effect link of bad (./bad.py) failed: KeyError: 'k'"),
+    ],
+)
+def test_work_that_fails_in_the_background_names_its_row(space: Workspace, code: str, says: str) -> None:
+    space.write("bad.py", f"async def work(): {{}}['k']\n{code}\n")
+    space.write("p.yml", ROW % "")
+    done = space.run("--profile", "demo", "--patch", "p.yml", "hello")
+    assert f"dsh: {says}" in done.errors
 
 
 @pytest.mark.parametrize(
@@ -184,14 +213,63 @@ def test_an_optional_row_that_does_not_come_up_is_a_warning(space: Workspace, co
     assert "why" in line
 
 
-def test_rows_that_wait_for_each_other_are_both_named(space: Workspace) -> None:
-    space.write("a.py", "inject = ['b']\ndef apply(ctx): ctx.provide('a', 1)")
-    space.write("b.py", "inject = ['a']\ndef apply(ctx): ctx.provide('b', 1)")
-    space.write("p.yml", "- insert: [{id: a, name: ./a.py}, {id: b, name: ./b.py}]")
+def two(space: Workspace, first: str, second: str) -> list[str]:
+    space.write("a.py", first)
+    space.write("b.py", second)
+    space.write("p.yml", "- insert: [{id: a, name: ./a.py}]\n- insert: [{id: b, name: ./b.py}]\n")
     done = space.run("--profile", "demo", "--patch", "p.yml", "hello")
     assert (done.code, done.stdout, space.logs()) == (3, "", [])
-    assert done.errors == [
+    return done.errors
+
+
+def test_rows_that_wait_for_each_other_are_both_named(space: Workspace) -> None:
+    lines = two(
+        space,
+        "inject = ['b']\ndef apply(ctx): ctx.provide('a', 1)",
+        "inject = ['a']\ndef apply(ctx): ctx.provide('b', 1)",
+    )
+    assert lines == [
         "dsh: 2 entries did not activate:",
         "a (./a.py): pending (waiting for service(s): b)",
         "b (./b.py): pending (waiting for service(s): a)",
     ]
+
+
+def test_rows_that_declare_what_the_other_waits_for_are_said_to_wait_in_a_circle(space: Workspace) -> None:
+    lines = two(
+        space,
+        "inject = ['b', 'llm']\nprovide = ['a']\ndef apply(ctx): ctx.provide('a', 1)",
+        "inject = ['a', 'nobody']\nprovide = ['b']\ndef apply(ctx): ctx.provide('b', 1)",
+    )
+    assert lines[1:] == [
+        "a (./a.py): pending (waiting for service(s): b); the rows wait in a circle: a -> b -> a",
+        "b (./b.py): pending (waiting for service(s): a, nobody); the rows wait in a circle: b -> a -> b",
+    ]
+
+
+def test_two_rows_that_provide_the_same_are_named_with_their_files(space: Workspace) -> None:
+    code = "def apply(ctx): ctx.provide('mine', 1)"
+    [_, line] = two(space, code, code)
+    assert line.startswith('b (./b.py): service "mine" has been registered at ./a.py')
+    rows = f"rows a ({space.work}/p.yml:1:12) and b ({space.work}/p.yml:2:12) provide the same: disable one"
+    assert line.endswith(rows)
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("def apply(ctx): ctx.provide('sessions', 1)", "/bundles/base.yml:"),
+        ("def apply(ctx): ctx.provide('cmdlineArgs', 1)", "the program itself provides it"),
+        ("def apply(ctx): [ctx.provide('twice', 1) for _ in '12']", "the row provides it twice"),
+        ("provide = ['mine']\ndef apply(ctx): ctx.provide('other', 1)", 'add "other" to its `provide` list'),
+    ],
+)
+def test_what_a_row_may_not_provide(space: Workspace, code: str, says: str) -> None:
+    assert says in refused(space, code)[1]
+
+
+@pytest.mark.parametrize("config", ["{a: 1}", "5", "[x]"])
+def test_a_config_for_a_plugin_that_takes_none_is_told(space: Workspace, config: str) -> None:
+    told = answered(space, "def apply(ctx): ...", f", config: {config}")[0]
+    assert told == f"dsh: bad (./bad.py): {space.work}/p.yml:2:41: the plugin takes no config: left out"
+    assert len(answered(space, "def apply(ctx): ...", ", config: {}")) == 1
