@@ -30,6 +30,10 @@ class AgentFactory(Protocol):
     async def resume(self, owner: Context, request: ResumeAgent) -> AgentHandle: ...
 
 
+AGENT_FACTORY: ServiceKey[AgentFactory] = ServiceKey("agentFactory")
+"""What builds agents. Rows that cannot do without a running loop inject it."""
+
+
 class _Entry:
     """One live agent. `leave` may be asked for while its creation is still being announced."""
 
@@ -49,7 +53,6 @@ class AgentRegistry(Service):
     def __init__(self, ctx: Context) -> None:
         super().__init__(ctx)
         self._entries: dict[str, _Entry] = {}
-        self._factory: AgentFactory | None = None
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -76,19 +79,12 @@ class AgentRegistry(Service):
     # -- making ----------------------------------------------------------------------------------
 
     def set_factory(self, factory: AgentFactory) -> Effect:
-        """Install what builds agents, until the returned effect is undone.
+        """Provide what builds agents, until the returned effect is undone.
 
         Raises:
-            AgentError: there is one already.
+            KernelError: there is one already.
         """
-        if self._factory is not None:
-            raise AgentError("agents have a factory already; a composition mounts one agent loop")
-        self._factory = factory
-
-        def undo() -> None:
-            self._factory = None
-
-        return self.ctx.effect(lambda: undo, "agents.set_factory()")
+        return self.ctx.provide(AGENT_FACTORY, factory)
 
     async def create(self, request: CreateAgent) -> AgentHandle:
         """A new session and its agent, published when this returns. Belongs to the caller's context.
@@ -109,9 +105,10 @@ class AgentRegistry(Service):
         return await self._require_factory().resume(self.ctx, request)
 
     def _require_factory(self) -> AgentFactory:
-        if self._factory is None:
+        factory = self.owner_ctx.get(AGENT_FACTORY)
+        if factory is None:
             raise AgentError("no agent loop is mounted, so no agent can be made", hint="add row agent-loop")
-        return self._factory
+        return factory
 
     # -- publication (for factories) -------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from dsh.agent.contract import (
 from dsh.agent.factory import LoopFactory
 from dsh.agent.invariant import guard
 from dsh.agent.prompt import SYSTEM_PROMPT, PromptContext
-from dsh.agent.registry import AGENTS
+from dsh.agent.registry import AGENT_FACTORY, AGENTS
 from dsh.agent.services import LoopServices
 from dsh.capabilities.bounds import Amount, NonEmpty
 from dsh.capabilities.settings_section import install_settings_section
@@ -32,7 +32,7 @@ from dsh.session.store import SESSIONS
 from dsh.tools.registry import TOOLS
 
 inject = [AGENTS, SESSIONS, LLM, TOOLS, SYSTEM_PROMPT]
-provide = ()
+provide = [AGENT_FACTORY]
 
 
 class AgentRow(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
@@ -70,6 +70,9 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """How many tool bodies of one message may run at the same time; read for each message."""
 
 
+sections = {"agent-loop": Section}
+
+
 def apply(ctx: Context, config: Config) -> None:
     _check_ids(config.agents)
     sessions, prompt = ctx.use(SESSIONS), ctx.use(SYSTEM_PROMPT)
@@ -78,6 +81,7 @@ def apply(ctx: Context, config: Config) -> None:
     services = LoopServices(
         ctx, ctx.use(LLM), ctx.use(TOOLS), prompt, lambda: section.get().max_parallel_tool_calls
     )
+    ctx.use(AGENTS).set_factory(LoopFactory(services, sessions, ctx.use(AGENTS)))
     ctx.on(
         LLM_STREAM,
         lambda request, following: guard(request, following, sessions.get),
@@ -87,10 +91,9 @@ def apply(ctx: Context, config: Config) -> None:
     prompt.variable("provider", lambda at: at.agent.options.provider if at.agent else None)
     prompt.variable("model", lambda at: at.agent.options.model if at.agent else None)
     prompt.variable("cwd", _cwd)
-    ctx.use(AGENTS).set_factory(LoopFactory(services, sessions, ctx.use(AGENTS)))
     for row in config.agents:
-        needed = [AGENTS, PERSISTENCE] if row.resume_session_id else [AGENTS]
-        ctx.inject(needed, _starter(row))
+        needed = [PERSISTENCE] if row.resume_session_id else []
+        ctx.inject([AGENTS, AGENT_FACTORY, *needed], _starter(row))
 
 
 def _cwd(at: PromptContext) -> str | None:

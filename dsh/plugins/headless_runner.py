@@ -17,7 +17,7 @@ import msgspec
 from dsh.agent.contract import Agent, AgentOptions, CancelCause, CreateAgent
 from dsh.agent.default_model import DEFAULT_MODEL, ModelSelection
 from dsh.agent.model_selection import SelectedModel
-from dsh.agent.registry import AGENTS
+from dsh.agent.registry import AGENT_FACTORY, AGENTS
 from dsh.capabilities.launch import APP_EXIT, APP_INTERRUPT, APP_OUTPUT, BOOT, AppOutput, Interrupt
 from dsh.composition.home import home_label
 from dsh.errors import CredentialError, DshError
@@ -29,7 +29,7 @@ from dsh.session.event import SessionEvent
 from dsh.session.message import text_of, user_message
 from dsh.session.store import SESSIONS
 
-inject = [BOOT, APP_EXIT, APP_OUTPUT, AGENTS, SESSIONS, DEFAULT_MODEL]
+inject = [BOOT, APP_EXIT, APP_OUTPUT, AGENTS, AGENT_FACTORY, SESSIONS, DEFAULT_MODEL]
 provide = ()
 
 GRACE_S = 8.0

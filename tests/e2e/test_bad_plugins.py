@@ -71,7 +71,7 @@ def test_whatever_is_raised_the_row_is_named_with_the_place(
         ("apply = 5", "invalid plugin"),
         ("def apply(): ...", "TypeError: apply() takes 0 positional arguments"),
         ("inject = 'llm'\ndef apply(ctx): ...", "inject must be a list of services"),
-        ("Config = 5\ndef apply(ctx, config): ...", "Config must be a msgspec.Struct, not a value of type int"),
+        ("Config = 5\ndef apply(ctx, config): ...", "a msgspec.Struct, not a value of type int"),
         ("class Config: a = 1\ndef apply(ctx, config): ...", "Config must be a msgspec.Struct, not Config"),
         (
             "import msgspec\nclass Config(msgspec.Struct):\n    a: 'Nope' = 1\ndef apply(ctx, config): ...",

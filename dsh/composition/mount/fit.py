@@ -38,6 +38,16 @@ def unknown_keys(entry: Entry, logger: logging.Logger) -> UnknownKey | None:
     return tell
 
 
+def tell_unread(entry: Entry, logger: logging.Logger) -> None:
+    """Warn of a config that the plugin never gets to see: it has no schema and its body takes none."""
+    runtime = entry.runtime
+    if runtime is None or entry.carries_entries or runtime.schema is not None or runtime.takes_config:
+        return
+    if entry.row.config not in (None, {}):
+        where = entry.row.value_at("config")
+        logger.warning("%s (%s): %s: the plugin takes no config: left out", entry.id, entry.row.name, where)
+
+
 def misfit(entry: Entry, facts: Facts) -> RowReport | None:
     """What is wrong with a config, as far as it can be said before the row runs.
 

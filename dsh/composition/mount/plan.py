@@ -12,7 +12,7 @@ from dsh.composition.mount.entry import Entry
 from dsh.composition.mount.facts import Facts, says_disabled
 from dsh.composition.mount.include import Included, read_included
 from dsh.composition.mount.resolve import find_plugin
-from dsh.composition.mount.wording import with_hint
+from dsh.composition.mount.wording import described, with_hint
 from dsh.composition.row import GROUP, INCLUDE, Row, RowError
 from dsh.composition.same import same_row
 from dsh.composition.value import Seq
@@ -149,6 +149,8 @@ class Plan:
             entry.runtime = runtime_of(self._known, entry.plugin, row.name)
         except (CompositionError, KernelError) as error:
             raise RowError(error.message, row.value_at("name"), hint=error.hint) from error.__cause__ or error
+        except BaseException as error:  # an attribute that is somebody's code
+            raise RowError(f"failed to read the plugin: {described(error)}", row.value_at("name")) from error
         finally:
             self.importing = None
         entry.injected = list(entry.runtime.inject)

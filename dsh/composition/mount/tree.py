@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from dsh.composition.compose import Composition
 from dsh.composition.grammar import closest
 from dsh.composition.mount.audit import RowReport, not_active, not_loaded
+from dsh.composition.mount.cause import completed
 from dsh.composition.mount.entry import MOVING, Entry
 from dsh.composition.mount.event import ENTRY_INIT, PATCH_CONTEXT
 from dsh.composition.mount.facts import Facts, scope_of
-from dsh.composition.mount.fit import misfit, unknown_keys
+from dsh.composition.mount.fit import misfit, tell_unread, unknown_keys
 from dsh.composition.mount.plan import Plan
 from dsh.composition.mount.wording import running_at
 from dsh.composition.row import GROUP, INCLUDE, Row
@@ -215,7 +216,7 @@ class MountedTree(Service):
                 report = entry.report_of(fiber)
             if report is not None:
                 found.append(report._replace(is_optional=entry.is_optional))
-        return found
+        return completed(found, self.entries, self.locate)
 
     def _failed_inside(self, known: Collection[Fiber] = ()) -> dict[Entry, Fiber]:
         """Rows whose plugin mounted something that failed, with the first such fiber."""
@@ -300,6 +301,7 @@ class MountedTree(Service):
         entry.mount(self.owner_ctx.waterfall(PATCH_CONTEXT, entry, lambda: self._placed(place, entry)))
         if entry.fiber is not None:
             entry.fiber.on_unknown_key = unknown_keys(entry, self.owner_ctx.logger)
+            tell_unread(entry, self.owner_ctx.logger)
 
     def rebind(self, entry: Entry) -> None:
         """Give a mounted row the realms and intercepts its row asks for now."""

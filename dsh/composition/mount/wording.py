@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dsh.errors import DshError, KernelError
 
-MAX_SHOWN = 2_000
+MAX_SHOWN = 1_500
 """How many characters of an error's own words a line shows."""
 MAX_MEMBERS = 5
 """How many errors of a group it shows."""

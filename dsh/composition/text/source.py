@@ -7,7 +7,7 @@ import stat
 MAX_BYTES = 1024 * 1024
 """The longest file that is read; what is cut off here is refused by whoever parses it."""
 MAX_SLOW_CHARACTERS = 128 * 1024
-"""The longest text for the parser that is written in Python: it takes a second or two and some 50 MiB for one."""
+"""The longest text for the parser that is written in Python: two seconds and 70 MiB on a slow machine."""
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:

@@ -39,7 +39,7 @@ def refused(text: str | bytes) -> YamlError:
         *((word, word) for word in ("-1_0", "+", "-", ".", "1.2.3", "0b2", "2024-01-01T00:00:00Z", "<<")),
         ("'12'", "12"), ('"true"', "true"), ("!!str 12", "12"), ("!!int 12", 12), ("!!float 1.5", 1.5),
         ("! '12'", "12"), ("|\n    12", "12"),
-        *((f"{before} {word}", word) for before in ("!", "&a !", "! &a") for word in ("12", "true", "null", "~")),
+        *((f"{mark} {word}", word) for mark in ("!", "&a !", "! &a") for word in ("12", "true", "null", "~")),
         ("!\n  12", "12"), ("!", ""),
     ],
 )  # fmt: skip
