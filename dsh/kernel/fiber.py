@@ -171,13 +171,11 @@ class Fiber(Machine):
         def restart() -> Any:
             nonlocal is_restarted
             is_restarted = True
-            self.raw_config, self._prepared = config, None
-            if not was_active:
-                self._renew()
-                return None
-            self.config = resolved
+            self.raw_config = config
             self._renew()
-            self._prepared = (self._epoch, resolved)
+            if not was_active:
+                return None
+            self.config, self._config_epoch = resolved, self._epoch
             return self.kernel.keep(self._restarted(), f"update {self.name}")
 
         events = self.kernel.events

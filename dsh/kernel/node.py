@@ -4,7 +4,7 @@ Each node adds addresses, intercepts and metadata to those of its parent, which 
 something up walks to the root, so that a change in place is seen everywhere below at once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from dsh.kernel.key import ServiceKey, name_of
@@ -12,6 +12,11 @@ from dsh.kernel.root import Kernel, Realm
 
 if TYPE_CHECKING:
     from dsh.kernel.fiber import Fiber
+
+
+def merged(layers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Shallowly: of what several say, the last counts."""
+    return {key: value for layer in layers for key, value in layer.items()}
 
 
 class Node:
@@ -136,10 +141,7 @@ class Node:
 
     def intercepted(self, key: ServiceKey[Any] | str) -> dict[str, Any]:
         """The intercept layers for a service, merged shallowly: the nearest counts."""
-        merged: dict[str, Any] = {}
-        for layer in self.intercept_layers(key):
-            merged.update(layer)
-        return merged
+        return merged(self.intercept_layers(key))
 
     def realm_of(self, name: str) -> Realm:
         """The address a service name has here."""

@@ -109,18 +109,15 @@ class ScopeTarget:
         self._keys: tuple[object, ...] = ()
 
     def admits(self, place: Place) -> bool:
-        tag = place.scope
-        if tag is not None and not self._holds(tag):
-            return False
+        if (tag := place.scope) is not None:
+            if self._version != _Chains.version:
+                self._keys, self._version = tuple(chain(self.key)), _Chains.version
+            for key in self._keys:
+                if key is tag:
+                    break
+            else:
+                return False
         return self._base is None or self._base.admits(place)
-
-    def _holds(self, tag: object) -> bool:
-        if self._version != _Chains.version:
-            self._keys, self._version = tuple(chain(self.key)), _Chains.version
-        for key in self._keys:  # noqa: SIM110 -- a generator would cost more than the comparison
-            if key is tag:
-                return True
-        return False
 
 
 def _empty(ctx: Context) -> None:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 from dsh.kernel.context import Context
 from dsh.kernel.event import Place
 from dsh.kernel.key import ServiceKey
+from dsh.kernel.node import merged
 from dsh.kernel.view import Bindable, bound, extended
 
 
@@ -61,14 +62,9 @@ class Service(Bindable):
     ) -> dict[str, Any]:
         """The caller's intercepts of this service, merged: `base`, the layers from the root on, `head`."""
         layers = [base or {}, *self.ctx.intercept_layers(self.provide), head or {}]
-        merge: Callable[[list[Mapping[str, Any]]], Mapping[str, Any]] | None
-        merge = getattr(self.Intercept, "merge", None)
-        if merge is not None:
-            return dict(merge(layers))
-        merged: dict[str, Any] = {}
-        for layer in layers:
-            merged.update(layer)
-        return merged
+        merge: Callable[[list[Mapping[str, Any]]], Mapping[str, Any]]
+        merge = getattr(self.Intercept, "merge", merged)
+        return dict(merge(layers))
 
     def admits(self, place: Place) -> bool:
         """As the subject of an event: reaches listeners for whom this service's name has the same address."""

@@ -68,8 +68,8 @@ class Machine(EffectOwner):
         self._candidates: dict[str, Impl] = {}
         self._revision = 0
         self._epoch: Epoch = (0,) if is_root else INACTIVE
-        self._prepared: tuple[Epoch, Any] | None = None
-        """A config that was resolved already, and the epoch it is for."""
+        self._config_epoch: Epoch = INACTIVE
+        """The epoch for which `config` was resolved already, if it was."""
         self._transition: asyncio.Task[None] | None = None
         self._body: asyncio.Task[None] | None = None
         self._is_cut = False
@@ -107,7 +107,7 @@ class Machine(EffectOwner):
     def refresh(self) -> None:
         """Compute the epoch anew and start the transition that follows from it, if any."""
         epoch: Epoch = INACTIVE
-        if self.uid is not None and len(self._candidates) == len(self.inject):
+        if len(self._candidates) == len(self.inject):
             epoch = (self._revision, *(self._candidates[name].generation for name in self.inject))
         self._set_epoch(epoch)
 
@@ -161,7 +161,9 @@ class Machine(EffectOwner):
         try:
             await asyncio.sleep(0)
             if self._epoch == seen:
-                self._take_config(seen)
+                if seen != self._config_epoch:
+                    self.config = self._resolved(self.raw_config)
+                self._config_epoch = INACTIVE
                 await self._run_body()
         except BaseException as raised:
             error = contained(raised, f"plugin {self.name}")
@@ -176,18 +178,12 @@ class Machine(EffectOwner):
         else:
             self._start(FiberState.UNLOADING)
 
-    def _take_config(self, epoch: Epoch) -> None:
-        prepared, self._prepared = self._prepared, None
-        if prepared is not None and prepared[0] == epoch:
-            self.config = prepared[1]
-        else:
-            self.config = self._resolved(self.raw_config)
-
     def _resolved(self, raw: Any) -> Any:
         """What listeners make of a raw config, validated."""
         request = ConfigRequest(cast("Fiber", self), raw)
         raw = self.kernel.events.waterfall(FIBER_CONFIG, request, lambda: raw, None)
-        schema = self.runtime.schema if self.runtime else None
+        assert self.runtime is not None
+        schema = self.runtime.schema
         return raw if schema is None else resolve_config(schema, raw, self.on_unknown_key)
 
     async def _run_body(self) -> None:
@@ -241,14 +237,11 @@ class Machine(EffectOwner):
 
     def leads_to(self, other: "Machine") -> bool:
         """Whether this fiber is the other, or waits for it over any number of fibers."""
-        seen: set[Machine] = set()
-        ahead: list[Machine] = [self]
+        ahead: list[Machine] = [self]  # never a circle: nobody waits for one who leads to him
         while ahead:
             if (fiber := ahead.pop()) is other:
                 return True
-            if fiber not in seen:
-                seen.add(fiber)
-                ahead.extend(fiber._waits_for)
+            ahead += fiber._waits_for
         return False
 
     async def marked(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:

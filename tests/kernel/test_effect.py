@@ -317,3 +317,46 @@ async def test_a_spawned_task_ends_with_its_plugin_and_a_dead_one_is_reported() 
 
     assert ended == ["stopped"]
     assert failures == ["task short of plugin: dead"]
+
+
+@aio
+async def test_an_effect_is_active_until_it_is_undone_has_ended_or_has_failed() -> None:
+    ctx = Context()
+
+    async def fails() -> None:
+        raise ValueError("late")
+
+    undone, ended, failed = ctx.effect(lambda: None), ctx.effect(lambda: None), ctx.effect(fails)
+    assert undone.active and ended.active and failed.active
+    undone()
+    ended.release()
+    with pytest.raises(ValueError, match="late"):
+        await failed
+    await ended()
+
+    assert not (undone.active or ended.active or failed.active)
+    assert ctx.fiber.effects == []
+
+
+@aio
+async def test_a_setup_that_never_ends_is_cancelled_when_the_whole_tree_goes() -> None:
+    log: list[str] = []
+    root = Context()
+
+    async def never() -> AsyncIterator[Disposer]:
+        yield noting(log, "undone")
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            log.append("stopped")
+
+    def plugin(ctx: Context) -> None:
+        ctx.effect(lambda: noting(log, "the rest"))
+        ctx.effect(never)
+
+    fiber = await root.plugin(plugin)
+    await asyncio.sleep(0)
+    await asyncio.wait_for(root.dispose(), 5)
+
+    assert log == ["stopped", "undone", "the rest"]
+    assert fiber.failures == []

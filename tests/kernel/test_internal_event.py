@@ -9,6 +9,7 @@ import pytest
 from dsh.errors import KernelError
 from dsh.kernel import (
     EVENT_DISPATCHED,
+    FIBER_STATUS,
     SERVICE_CHANGED,
     Context,
     Event,
@@ -323,3 +324,49 @@ async def test_a_scope_target_may_have_a_filter_of_its_own_below() -> None:
     root.emit(TICK, 1, subject=ScopeTarget(None, Inside()))
 
     assert heard == ["inside"]
+
+
+@aio
+async def test_a_broken_invariant_reaches_the_emitter_after_everybody_was_called(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    root = Context()
+    calm: Event[int, None] = Event("calm", "emit", contained=True)
+    heard: list[int] = []
+
+    def breaks(name: str, code: str) -> Callable[[int], None]:
+        def listener(payload: int) -> None:
+            raise KernelError(name, code=code)
+
+        return listener
+
+    for listener in (breaks("plain", ""), breaks("first", "INVARIANT"), breaks("second", "INVARIANT")):
+        root.on(calm, listener)
+    root.on(calm, heard.append)
+    with pytest.raises(KernelError, match="first"):
+        root.emit(calm, 1)
+
+    assert heard == [1]
+    assert [name in caplog.text for name in ("plain", "first", "second")] == [True, False, True]
+
+
+@pytest.mark.parametrize("event", [FIBER_STATUS, SERVICE_CHANGED])
+@aio
+async def test_an_invariant_that_breaks_inside_the_kernel_is_told_to_the_process_and_stops_nothing(
+    event: Event[Any, None],
+) -> None:
+    root = Context()
+    told: list[str] = []
+    root.kernel.on_failure = lambda error, label: told.append(f"{label}: {error}")
+
+    def breaks(payload: object) -> None:
+        raise KernelError("broken", code="INVARIANT")
+
+    root.on(event, breaks)
+    provider = await root.plugin(lambda ctx: ctx.provide(NUMBER, 1))
+    consumer = await root.plugin(lambda ctx: None, inject=[NUMBER])
+    assert consumer.is_active
+    await provider.dispose()
+
+    assert (consumer.state.name, root.statistics().services) == ("PENDING", 0)
+    assert set(told) == {f"an observer of {event.name}: broken"}

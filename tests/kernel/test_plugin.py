@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from dsh.errors import KernelError
-from dsh.kernel import Context, when
+from dsh.kernel import Context, ServiceKey, when
 from dsh.kernel.effect import Disposer
 from tests.aio import aio
 
@@ -207,3 +207,34 @@ async def test_a_refused_mount_leaves_no_record() -> None:
         contexts[0].plugin(plain)
 
     assert ctx.kernel.runtimes == {}
+
+
+@aio
+async def test_a_plugin_hands_settings_to_services_for_itself_and_what_is_below_it() -> None:
+    root = Context()
+    seen: list[object] = []
+
+    class Noisy:
+        inject = {"fact": {"from": "inject"}}
+        intercept = {"fact": {"from": "intercept", "own": 1}, ServiceKey("logger"): {"name": "loud"}}
+
+        def __init__(self, ctx: Context) -> None:
+            seen.extend((ctx.intercepted("fact"), ctx.logger.name))
+            ctx.plugin(lambda inner: seen.append(inner.intercepted("logger")))
+
+    root.provide("fact", 1)
+    fiber = await root.intercept("logger", {"name": "outer", "more": 2}).plugin(Noisy)
+    await fiber.ctx.root.fiber.quiet()
+    await asyncio.sleep(0.001)
+
+    assert seen == [{"from": "inject"}, "dsh.loud", {"name": "loud", "more": 2}]
+    assert root.intercepted("logger") == {}
+    await root.dispose()
+
+
+@aio
+async def test_settings_for_services_are_a_map() -> None:
+    with pytest.raises(
+        KernelError, match="intercept must be a map of services to settings, not \\['logger'\\]"
+    ):
+        Context().plugin(types.SimpleNamespace(apply=plain, intercept=["logger"]))

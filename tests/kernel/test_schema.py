@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dsh.errors import KernelError
 from dsh.kernel import ValidationError, resolve_config, simplify
 
 
@@ -221,3 +222,13 @@ def test_a_row_without_options_says_so() -> None:
         resolve_config(Nothing, {"k": 1})
 
     assert caught.value.hint == "there are no keys"
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+def test_a_schema_whose_code_ends_the_program_has_only_failed(error: BaseException) -> None:
+    class Hostile(msgspec.Struct):
+        def __post_init__(self) -> None:
+            raise error
+
+    with pytest.raises(KernelError, match=f"the plugin's Config raised {type(error).__name__}"):
+        resolve_config(Hostile, {})

@@ -462,3 +462,125 @@ async def test_unloading_joins_an_undo_that_is_under_way() -> None:
 
     assert log == ["undone"]
     assert effect() is effect()
+
+
+@aio
+async def test_a_fiber_whose_state_stays_the_same_tells_nothing() -> None:
+    it = Stage()
+    fiber = it.mount("a")
+    await fiber.restart()
+    await rest(it.root)
+
+    assert fiber.state is FiberState.PENDING
+    assert it.trace == []
+
+
+@aio
+async def test_a_body_that_is_stopped_is_run_again_when_what_it_missed_is_back_before_it_ends() -> None:
+    """The epoch is the same as before; the body has been cancelled all the same."""
+    root = Context()
+    is_open, ended = True, 0
+    await root.plugin(lambda ctx: ctx.provide("a", 1, check=lambda consumer: is_open))
+    gate = asyncio.Event()
+
+    async def body(ctx: Context) -> None:
+        nonlocal ended
+        await gate.wait()
+        ended += 1
+
+    fiber = root.plugin(body, inject=["a"])
+    await rest(root)
+    for is_open in (False, True):
+        root.kernel.notify([("a", root.realm_of("a"))])
+    gate.set()
+    await rest(root)
+
+    assert (fiber.state.name, ended) == ("ACTIVE", 1)
+
+
+@aio
+async def test_what_a_stopped_body_raises_on_its_way_out_is_no_failure_of_the_fiber() -> None:
+    it = Stage()
+    provider = await it.provider()
+
+    async def body(ctx: Context) -> None:
+        try:
+            await it.gate.wait()
+        finally:
+            raise ValueError("while being stopped")
+
+    fiber = it.root.plugin(body, inject=["a"])
+    await rest(it.root)
+    await provider.dispose()
+
+    assert (fiber.state.name, fiber.error) == ("PENDING", None)
+
+
+@aio
+async def test_a_body_that_cancels_itself_has_failed_and_is_not_loaded_again_and_again() -> None:
+    root = Context()
+    loads: list[int] = []
+
+    async def body(ctx: Context) -> None:
+        loads.append(1)
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    with pytest.raises(KernelError, match="plugin body raised CancelledError"):
+        await root.plugin(body)
+
+    assert loads == [1]
+    await root.dispose()
+
+
+@aio
+async def test_a_task_that_outlives_the_transition_that_began_it_waits_for_the_next_like_anybody() -> None:
+    root = Context()
+    log: list[str] = []
+    later: list[asyncio.Task[None]] = []
+    gate = asyncio.Event()
+
+    async def slow() -> None:
+        await asyncio.sleep(0.005)
+        log.append("gone")
+
+    async def ends(fiber: Fiber) -> None:
+        await gate.wait()
+        await fiber.dispose()
+        log.append("waited")
+
+    def body(ctx: Context) -> None:
+        ctx.effect(lambda: slow)
+        later.append(asyncio.create_task(ends(ctx.fiber)))
+
+    await root.plugin(body)
+    gate.set()
+    await later[0]
+
+    assert log == ["gone", "waited"]
+
+
+@aio
+async def test_an_error_that_comes_again_is_given_its_note_once() -> None:
+    error = ValueError("no")
+
+    def body(ctx: Context) -> None:
+        raise error
+
+    fiber = Context().plugin(body)
+    for _ in range(2):
+        await fiber.quiet()
+        with pytest.raises(ValueError, match="no"):
+            await fiber.restart()
+
+    assert error.__notes__ == ["while loading body"]
+
+
+@aio
+async def test_a_root_is_number_zero_and_its_fibers_count_from_one() -> None:
+    root = Context()
+
+    assert [root.fiber.uid, root.plugin(lambda ctx: None).uid] == [0, 1]
+    await root.dispose()
