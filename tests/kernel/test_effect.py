@@ -326,15 +326,15 @@ async def test_an_effect_is_active_until_it_is_undone_has_ended_or_has_failed() 
     async def fails() -> None:
         raise ValueError("late")
 
-    undone, ended, failed = ctx.effect(lambda: None), ctx.effect(lambda: None), ctx.effect(fails)
-    assert undone.active and ended.active and failed.active
+    undone, ended, failed = effects = [ctx.effect(lambda: None), ctx.effect(lambda: None), ctx.effect(fails)]
+    assert all(effect.active for effect in effects)
     undone()
     ended.release()
     with pytest.raises(ValueError, match="late"):
         await failed
     await ended()
 
-    assert not (undone.active or ended.active or failed.active)
+    assert not any(effect.active for effect in effects)
     assert ctx.fiber.effects == []
 
 

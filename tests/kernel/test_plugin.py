@@ -3,6 +3,7 @@
 import asyncio
 import types
 from collections.abc import AsyncIterator, Iterator
+from typing import ClassVar
 
 import pytest
 
@@ -215,8 +216,11 @@ async def test_a_plugin_hands_settings_to_services_for_itself_and_what_is_below_
     seen: list[object] = []
 
     class Noisy:
-        inject = {"fact": {"from": "inject"}}
-        intercept = {"fact": {"from": "intercept", "own": 1}, ServiceKey("logger"): {"name": "loud"}}
+        inject: ClassVar[dict[str, object]] = {"fact": {"from": "inject"}}
+        intercept: ClassVar[dict[object, object]] = {
+            "fact": {"from": "intercept", "own": 1},
+            ServiceKey("logger"): {"name": "loud"},
+        }
 
         def __init__(self, ctx: Context) -> None:
             seen.extend((ctx.intercepted("fact"), ctx.logger.name))

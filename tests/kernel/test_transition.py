@@ -479,8 +479,8 @@ async def test_a_fiber_whose_state_stays_the_same_tells_nothing() -> None:
 async def test_a_body_that_is_stopped_is_run_again_when_what_it_missed_is_back_before_it_ends() -> None:
     """The epoch is the same as before; the body has been cancelled all the same."""
     root = Context()
-    is_open, ended = True, 0
-    await root.plugin(lambda ctx: ctx.provide("a", 1, check=lambda consumer: is_open))
+    is_open, ended = {"a": True}, 0
+    await root.plugin(lambda ctx: ctx.provide("a", 1, check=lambda consumer: is_open["a"]))
     gate = asyncio.Event()
 
     async def body(ctx: Context) -> None:
@@ -490,7 +490,7 @@ async def test_a_body_that_is_stopped_is_run_again_when_what_it_missed_is_back_b
 
     fiber = root.plugin(body, inject=["a"])
     await rest(root)
-    for is_open in (False, True):
+    for is_open["a"] in (False, True):
         root.kernel.notify([("a", root.realm_of("a"))])
     gate.set()
     await rest(root)
