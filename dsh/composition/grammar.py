@@ -3,7 +3,7 @@
 Rules beyond the original's are those that `spec/composition.md` §1 and §4 mark as ours.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, ItemsView
 from typing import Any
 
 from dsh.composition.expression.language import ExpressionError, check, find_expressions
@@ -183,8 +183,8 @@ def _check_fields(item: Map, warn: Warn, known: tuple[str, ...]) -> None:
             _check_inject(value, at)
         elif key == "isolate":
             _check_isolate(value, at)
-        elif key == "intercept" and value is not None and not isinstance(value, dict):
-            raise RowError(f"intercept must be a mapping of service names, found {type_name(value)}", at)
+        elif key == "intercept":
+            _check_intercept(value, at)
 
 
 def _check_expressions(value: Any) -> None:
@@ -193,23 +193,37 @@ def _check_expressions(value: Any) -> None:
 
 
 def _check_inject(value: Any, at: Mark) -> None:
-    if value is None or isinstance(value, dict):
+    if value is None:
         return
-    if not isinstance(value, list):
+    if not isinstance(value, list | dict):
         raise RowError(f"inject must be a list or mapping of service names, found {type_name(value)}", at)
     for name in value:
         if not isinstance(name, str) or not name:
-            raise RowError(f"inject holds {type_name(name)}, not the name of a service", at)
+            found = "an empty text" if name == "" else type_name(name)
+            raise RowError(f"inject holds {found}, not the name of a service", at)
 
 
 def _check_isolate(value: Any, at: Mark) -> None:
-    if value is None:
-        return
-    if not isinstance(value, dict):
-        raise RowError(f"isolate must be a mapping of service names, found {type_name(value)}", at)
-    for name, label in value.items():
+    for name, label in _by_service("isolate", value, at):
         if label is not True and not (isinstance(label, str) and label):
             raise RowError(f"isolate of {name} must be true or a label, found {type_name(label)}", at)
+
+
+def _check_intercept(value: Any, at: Mark) -> None:
+    for name, settings in _by_service("intercept", value, at):
+        if settings is not None and not isinstance(settings, dict):
+            raise RowError(f"intercept of {name} must be a mapping, found {type_name(settings)}", at)
+
+
+def _by_service(field: str, value: Any, at: Mark) -> ItemsView[str, Any]:
+    """The items of a mapping of service names; none where the field is null."""
+    if value is None:
+        value = {}
+    if not isinstance(value, dict):
+        raise RowError(f"{field} must be a mapping of service names, found {type_name(value)}", at)
+    if "" in value:
+        raise RowError(f"{field} holds an empty text, not the name of a service", at)
+    return value.items()
 
 
 def check_tree(rows: list[Row]) -> None:
@@ -238,6 +252,8 @@ def check_tree(rows: list[Row]) -> None:
         visit(row)
 
 
+FULL_WIDTH_COLON = "\uff1a"
+"""What a Chinese or Japanese keyboard gives for a colon; to YAML it is a letter."""
 LONGEST_WORD = 100
 """Of longer words nobody asks which other one is like them: comparing takes the square of their length."""
 
@@ -253,11 +269,17 @@ def closest(word: str, known: list[str]) -> list[str]:
 
 def _meant(key: str, known: tuple[str, ...]) -> str:
     found = closest(key, list(known))
-    return f"; did you mean {quoted(found[0])}?" if found else ""
+    return (
+        f"; did you mean {quoted(found[0])}?"
+        if found
+        else "; options of the plugin stand under merge or config"
+    )
 
 
 def _blank_is_missing(item: Any) -> str:
-    """The hint for `id:llm`, which reads as one text."""
+    """The hint for `id:llm` and `id：llm`, which read as one text."""
+    if isinstance(item, str) and item.partition(FULL_WIDTH_COLON)[0].strip() in PATCH_FIELDS:
+        return f"{quoted(FULL_WIDTH_COLON)} is a full-width colon; YAML knows only : with a blank behind it"
     key, colon, value = item.partition(":") if isinstance(item, str) else ("", "", "")
     return f"a blank follows the colon: {key}: {value}" if colon and key in PATCH_FIELDS else ""
 

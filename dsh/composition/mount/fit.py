@@ -9,6 +9,7 @@ from dsh.composition.mount.audit import RowReport
 from dsh.composition.mount.entry import Entry
 from dsh.composition.mount.facts import Facts, scope_of
 from dsh.composition.profile import shipped
+from dsh.composition.value import Mark
 from dsh.errors import DshError
 from dsh.kernel import resolve_config
 
@@ -17,22 +18,23 @@ _SHIPPED = str(shipped("bundles")) + os.sep
 
 
 def unknown_keys(entry: Entry, logger: logging.Logger) -> UnknownKey | None:
-    """What to do with keys that the plugin does not know: None where they are an error.
+    """What to do with keys that the plugin of a mounted row does not know: None where they are an error.
 
     That is so in rows which a shipped bundle brings, whoever wrote the key. In every other row each is told
     once and left out.
     """
     if entry.row.mark.file.startswith(_SHIPPED):
         return None
-    told: set[tuple[str, str]] = set()
+    fiber, told = entry.fiber, set[tuple[str, str, Mark]]()
 
     def tell(path: str, key: str, hint: str) -> None:
-        if (path, key) not in told:
-            told.add((path, key))
-            mark, _ = entry.config_at(path, key)
+        now = fiber.entry if fiber is not None and isinstance(fiber.entry, Entry) else entry
+        mark, _ = now.config_at(path, key)  # where it stands after the last edit
+        if (path, key, mark) not in told:
+            told.add((path, key, mark))
             meant = f" ({hint})" if hint else ""
             logger.warning(
-                "%s (%s): %s: unknown key %r is left out%s", entry.id, entry.row.name, mark, key, meant
+                "%s (%s): %s: unknown key %r is left out%s", now.id, now.row.name, mark, key, meant
             )
 
     return tell

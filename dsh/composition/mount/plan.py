@@ -100,7 +100,7 @@ class Plan:
         entry.is_disabled = parent is not None and parent.is_disabled
         entry.is_disabled = says_disabled(row, self._facts) or entry.is_disabled
         if row.carries_rows and row.name != GROUP:
-            raise RowError(f"{row.label}: only {GROUP} carries rows", row.key_at("group"))
+            raise RowError(f"only {GROUP} carries rows", row.key_at("group"))
         if entry.is_disabled and not row.carries_rows:
             return
         if row.carries_rows:

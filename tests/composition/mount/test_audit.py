@@ -10,7 +10,7 @@ from dsh.composition.patch import apply_layers
 from dsh.composition.profile import shipped
 from tests.aio import aio
 from tests.composition.layers import layer, write
-from tests.composition.tree import Tree, group, row, rows
+from tests.composition.tree import Tree, composition, group, row, rows
 
 
 def waiting(name: str, *services: str) -> RowReport:
@@ -136,6 +136,25 @@ async def test_a_key_that_a_plugin_does_not_know_is_told_once_and_the_rest_of_a_
         await entry.fiber.restart()
     [told] = caplog.messages
     assert told.startswith(f"s (./strict.py): {tmp_path}/layer0.yml:{place}: {says}")
+
+
+@aio
+async def test_an_edit_s_unknown_keys_are_told_where_they_stand_then(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path / "strict.py", SCHEMA)
+
+    def text(config: str) -> str:
+        return f"- insert:\n    - id: s\n      name: ./strict.py\n      config: {config}\n"
+
+    async with Tree(tmp_path) as tree:
+        await tree.load(text("{task: t, maxStep: 1}"))
+        await tree.loader.reload(composition(tmp_path, text("{task: t}")))
+        await tree.loader.reload(composition(tmp_path, "# moved\n" + text("{task: t, maxStep: 2}")))
+        await tree.loader.reload(composition(tmp_path, text("{task: t, inner: {mode: off, mod: 1}}")))
+        assert tree.loader.audit() == []
+    told = [message.split(": ")[1].rpartition("layer0.yml:")[2] for message in caplog.messages]
+    assert told == ["4:25", "5:25", "4:44"]
 
 
 @aio
