@@ -1,4 +1,4 @@
-"""Takes keys and passwords out of text that is shown or stored: they are recognised by their form alone."""
+"""Takes keys and passwords out of what is shown or stored: by form, in data by name too."""
 
 import re
 
@@ -7,6 +7,10 @@ MASK = "***"
 _KEY = re.compile(
     r"\b(?:(?P<key>[spr]k[-_])[A-Za-z0-9][A-Za-z0-9_\-]{6,}"
     r"|(?P<word>(?:api|key|token)[-_])(?=[A-Za-z_\-]*[0-9])[A-Za-z0-9][A-Za-z0-9_\-]{6,})"
+)
+_SECRET_NAME = re.compile(
+    r"(?:(?:^|[-_. ])|(?<=[a-z0-9])(?=[A-Z]))"
+    r"(?i:token|password|passwd|passphrase|secret|credential|authorization|(?:api|access|secret|private)[-_]?key)\Z"
 )
 _AUTHORIZATION = re.compile(r"\b(Bearer|Basic)\s+[A-Za-z0-9._~+/=\-]{6,}", re.IGNORECASE)
 _USER = re.compile(r"(?<=://)[^/?#\s]+@")
@@ -20,6 +24,15 @@ def masked(text: str) -> str:
     """
     text = masked_urls(_AUTHORIZATION.sub(rf"\1 {MASK}", text))
     return _KEY.sub(lambda found: f"{found['key'] or found['word']}{MASK}", text)
+
+
+def masked_value(key: str, value: str) -> str:
+    """A text that stands under this key: all of it is masked where the key says what it is.
+
+    `token`, `dbPassword` and `x-api-key` do; `tokenizer`, `maxTokens` and `apiKeyEnv` do not.
+    """
+    shown = masked(value)
+    return MASK if value and shown == value and _SECRET_NAME.search(key) else shown
 
 
 def masked_urls(text: str) -> str:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsh.masking import masked, masked_urls
+from dsh.masking import masked, masked_urls, masked_value
 
 KEY_CHARS = st.text("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_", min_size=12)
 
@@ -48,3 +48,25 @@ def test_no_key_of_the_usual_form_gets_through(tail: str, before: str, after: st
 @given(st.text("abc:%!$&'", min_size=1), st.text())
 def test_no_user_of_a_url_gets_through(user: str, after: str) -> None:
     assert masked_urls(f"see https://{user}@host/{after}").startswith("see https://***@host/")
+
+
+SECRETS = (
+    *("token", "botToken", "bot_token", "GITHUB_TOKEN", "apiKey", "api_key", "x-api-key", "accessKey"),
+    *("privateKey", "dbPassword", "PASSWORD", "clientSecret", "Authorization"),
+)
+PLAIN = (
+    *("tokenizer", "maxTokens", "maxTokensField", "tokens", "apiKeyEnv", "key", "keyless", "monkey"),
+    *("secretary", "passwordFile"),
+)
+
+
+@pytest.mark.parametrize("key", SECRETS)
+def test_what_is_called_a_secret_is_masked_whatever_it_looks_like(key: str) -> None:
+    assert masked_value(key, "geheim") == "***"
+    assert masked_value(key, "sk-abc123def456") == "sk-***"
+    assert masked_value(key, "") == ""
+
+
+@pytest.mark.parametrize("key", PLAIN)
+def test_what_only_sounds_like_a_secret_stays(key: str) -> None:
+    assert masked_value(key, "plain") == "plain"

@@ -10,7 +10,7 @@ from dsh.composition.compose import Composition
 from dsh.composition.row import Row
 from dsh.composition.text.render import Layout, block
 from dsh.composition.value import Expr
-from dsh.masking import masked
+from dsh.masking import masked, masked_value
 
 _LAYOUT = Layout(has_literals=True)
 
@@ -45,16 +45,20 @@ def dump_mapping(items: dict[str, Any]) -> list[str]:
     return block(shown(items), _LAYOUT)
 
 
-def shown(value: Any) -> Any:
-    """The value with `***` for what looks like a key or a password, in expressions too."""
+def shown(value: Any, key: str = "") -> Any:
+    """The value with `***` for what looks like a key or a password, in expressions too.
+
+    Args:
+        key: what it stands under: text under `token` or `dbPassword` is one, whatever it looks like.
+    """
     if isinstance(value, str):
-        return masked(value)
+        return masked_value(key, value)
     if isinstance(value, Expr):
         return Expr(masked(value.text), value.mark)
     if isinstance(value, list):
         return [shown(item) for item in value]
     if isinstance(value, dict):
-        return {key: item if key in ("id", "name") else shown(item) for key, item in value.items()}
+        return {key: item if key in ("id", "name") else shown(item, key) for key, item in value.items()}
     return value
 
 

@@ -220,6 +220,8 @@ class _Tree:
         if place is None:
             found = self._closest(patch["id"])
             meant = f"closest: {', '.join(map(quoted, found))}" if found else ""
+            if "name" in patch and not found:
+                meant = "a new row stands under insert"
             self._missed(patch, f"{what}: entry {quoted(patch['id'])} not found", meant)
         return place
 

@@ -236,3 +236,19 @@ def test_misses_inside_an_included_file_are_told_at_boot_and_in_dumps(
     assert (booted.code, booted.stdout, dumped.code) == (0, "ok\n", 0)
     at = f"{space.work}/p.yml:4:42"
     assert booted.errors == dumped.errors == [f'dsh: [i] patch: entry "ghost" not found ({at})']
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("- insert: [{id: a, name: greet.py}]", "a file beside this one is written ./greet.py"),
+        ("- insert: [{id: a, name: 问候.py}]", "a file beside this one is written ./问候.py"),
+        ("- id：tools", "is a full-width colon"),
+        ("- {id: tools, maxTokens: 1}", "options of the plugin stand under merge or config"),
+        ("- {id: mine, name: ./mine.py}", "a new row stands under insert"),
+    ],
+)
+def test_the_slips_of_a_first_patch_are_told_with_the_way_out(space: Workspace, text: str, says: str) -> None:
+    space.write("p.yml", f"{text}\n")
+    done = space.run("--profile", "demo", "--patch", "p.yml", "hello")
+    assert says in done.stderr

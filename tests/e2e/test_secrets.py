@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from dsh.testing.workspace import Workspace, log_text
 from tests.e2e.model import Model
 from tests.e2e.reply import bash, text
@@ -72,6 +74,18 @@ def test_a_dump_shows_neither_keys_nor_passwords(space: Workspace) -> None:
     assert (done.code, done.stderr) == (0, "")
     assert "sk-***" in done.stdout and "https://***@host/v1" in done.stdout
     assert "0123456789" not in done.stdout and "pa55" not in done.stdout
+
+
+@pytest.mark.parametrize("command", [["--dump-config"], ["--dump-config", "--lock"], ["explain"]])
+def test_a_password_of_any_form_is_known_by_its_key(space: Workspace, command: list[str]) -> None:
+    space.write(
+        "p.yml",
+        "- insert:\n    - {id: mine, name: ./mine.py, config: {deep: [{dbPassword: geheim, user: offen}]}}\n",
+    )
+    space.write("mine.py", "def apply(ctx, config): ...\n")
+    done = space.run(*command, "--patch", "p.yml")
+    assert done.code == 0, done.stderr
+    assert "geheim" not in done.stdout and "offen" in done.stdout
 
 
 def test_a_traceback_shows_neither_keys_nor_passwords(space: Workspace) -> None:

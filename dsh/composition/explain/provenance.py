@@ -52,7 +52,7 @@ def _values(value: Any, kind: inspect.Type | None, path: Path, at: Mark) -> Iter
         for n, item in enumerate(value):
             yield from _values(item, item_kind, (*path, str(n)), value.item_at(n))
     elif value is not None or path:
-        yield Value(path, shown(value), at, is_default=False)
+        yield Value(path, shown(value, path[-1] if path else ""), at, is_default=False)
 
 
 def _mapping(value: Map, kind: inspect.Type | None, path: Path) -> Iterator[Value]:
@@ -66,7 +66,7 @@ def _mapping(value: Map, kind: inspect.Type | None, path: Path) -> Iterator[Valu
             continue
         open_fields.pop(key, None)
         if field is None and struct is not None:
-            yield Value(here, shown(item), at, is_default=False, is_unknown=True)
+            yield Value(here, shown(item, key), at, is_default=False, is_unknown=True)
         else:
             yield from _values(item, _inner(field.type if field is not None else _item(kind)), here, at)
     for key, field in open_fields.items():
@@ -81,7 +81,7 @@ def _defaults(value: Any, path: Path, mark: Mark | None) -> Iterator[Value]:
         for key, item in value.items():
             yield from _defaults(item, (*path, key), mark)
     else:
-        yield Value(path, value, mark, is_default=True)
+        yield Value(path, shown(value, path[-1]), mark, is_default=True)
 
 
 def _inner(kind: inspect.Type | None) -> inspect.Type | None:

@@ -77,13 +77,19 @@ def _by_name(name: str) -> Any:
                 raise
     if (found := _entry_point(name, spelling)) is not None:
         return exported(found, name) if isinstance(found, types.ModuleType) else found
-    if _DOTTED.match(name):
+    if _DOTTED.match(name) and not _as_file(name):
         return exported(_module(name), name)
     similar = closest(spelling, _built_in_names())
     raise CompositionError(
         f"there is no plugin {name!r}",
-        hint=f"closest built-in: {', '.join(similar)}" if similar else "install the package that brings it",
+        hint=_as_file(name)
+        or (f"closest built-in: {', '.join(similar)}" if similar else "install the package that brings it"),
     )
+
+
+def _as_file(name: str) -> str:
+    """The hint for `greet.py`, which is no module but somebody's file."""
+    return f"a file beside this one is written ./{name}" if name.endswith(".py") else ""
 
 
 def _module(name: str) -> types.ModuleType:

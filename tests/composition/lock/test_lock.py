@@ -79,15 +79,16 @@ def test_an_expression_is_locked_as_its_text() -> None:
 
 
 def test_secrets_are_masked_in_the_lock_and_counted_by_the_digest(tmp_path: Path) -> None:
-    config = "{k: sk-SECRETSECRET1, e: !expr \"env.K or 'sk-SECRET22222'\"}"
+    config = "{k: sk-SECRETSECRET1, token: SECRET2, e: !expr \"env.K or 'sk-SECRET22222'\"}"
     text = f"- insert: [{{id: a, name: tools, config: {config}}}]"
     lock = locked(tmp_path, text)
 
     assert "SECRET" not in lock.read_text()
     require_locked(composed(text), HOME, lock)
-    assert differences(lock, text.replace("SECRET1", "SECRET9")) == [
-        "a value that the lock does not show, or the digest in the lock, has changed"
-    ]
+    for secret in ("SECRET1,", "SECRET2,"):
+        assert differences(lock, text.replace(secret, "SECRET9,")) == [
+            "a value that the lock does not show, or the digest in the lock, has changed"
+        ]
 
 
 def test_rows_of_an_include_are_part_of_the_lock_with_its_patches(tmp_path: Path) -> None:
