@@ -40,7 +40,7 @@ class ManagerMissing(DshError):
 
 
 class Terminated(BaseException):
-    """This process was told to end (SIGTERM) while the package manager ran."""
+    """This process was told to end (SIGTERM)."""
 
 
 class PackageManager(NamedTuple):
@@ -61,7 +61,7 @@ class PackageManager(NamedTuple):
         """
         environment = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
         line = [*self.command, "--target", str(target), "--constraint", str(constraints), *words]
-        with _interruptible(), subprocess.Popen(line, stdout=2, env=environment) as process:
+        with subprocess.Popen(line, stdout=2, env=environment) as process:
             try:
                 return process.wait()
             except BaseException:
@@ -92,7 +92,8 @@ def find_manager(wanted: str | None) -> PackageManager:
 
 
 @contextmanager
-def _interruptible() -> Iterator[None]:
+def terminable() -> Iterator[None]:
+    """Turn the first SIGTERM during the block into `Terminated`, so that what was begun is undone."""
     before = signal.signal(signal.SIGTERM, _terminate)
     try:
         yield
@@ -101,6 +102,7 @@ def _interruptible() -> Iterator[None]:
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_IGN)
     raise Terminated
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from dsh.cli.package_manager import Terminated, find_manager
+from dsh.cli.package_manager import PackageManager, Terminated, find_manager, terminable
 from dsh.cli.stream import notice
 from dsh.composition.bundle import bundle_in, installed_names
 from dsh.composition.home import check_home, home_path
@@ -86,29 +86,36 @@ def _changed(profile: str, manager: str | None, plan: Callable[[Profile, dict[st
     _manifest(profile, home)  # a broken one is told before anything else
     install = find_manager(manager)
     is_new = not os.path.lexists(folder)
-    with locked(folder, timeout_s=LOCK_WAIT_S):
-        place = _manifest(profile, home)
-        before = packages_in(site)
-        wish = plan(place.manifest, before)
-        try:
-            with staged(site) as staging:
-                constraints = write_stubs(staging.stubs, installation().values(), _recorded(wish.pinned))
-                if wish.words:
-                    code = install.install(wish.words, target=staging.target, constraints=constraints)
-                    if code:
-                        notice(
-                            f"dsh: {install.name} failed in profile directory {folder}; nothing has changed"
-                        )
-                        return code
-                _finish(home, place, staging, before, wish)
-        except Terminated:
-            return TERMINATED
-        except OSError as error:
-            text = f"{error.filename or site}: {error.strerror or error}"
-            raise SiteError(f"failed to change the packages of profile {profile!r}: {text}") from None
-        finally:
-            if is_new and not os.path.lexists(folder / PROFILE_FILE):
-                _take_away(folder)
+    try:
+        with terminable(), locked(folder, timeout_s=LOCK_WAIT_S):
+            place = _manifest(profile, home)
+            before = packages_in(site)
+            wish = plan(place.manifest, before)
+            try:
+                return _exchanged(home, place, before, wish, install)
+            finally:
+                if is_new and not os.path.lexists(folder / PROFILE_FILE):
+                    _take_away(folder)
+    except Terminated:
+        return TERMINATED
+    except OSError as error:
+        text = f"{error.filename or site}: {error.strerror or error}"
+        raise SiteError(f"failed to change the packages of profile {profile!r}: {text}") from None
+
+
+def _exchanged(
+    home: Path, place: _Place, before: dict[str, Package], wish: Plan, install: PackageManager
+) -> int:
+    """Have the next `site` built and put in the place of the present one."""
+    folder = profile_folder(home, place.manifest.name)
+    with staged(site_folder(home, place.manifest.name)) as staging:
+        constraints = write_stubs(staging.stubs, installation().values(), _recorded(wish.pinned))
+        if wish.words:
+            code = install.install(wish.words, target=staging.target, constraints=constraints)
+            if code:
+                notice(f"dsh: {install.name} failed in profile directory {folder}; nothing has changed")
+                return code
+        _finish(home, place, staging, before, wish)
     return 0
 
 
@@ -140,9 +147,8 @@ def _finish(home: Path, place: _Place, staging: Staging, before: dict[str, Packa
     after = packages_in(staging.target)
     fresh = frozenset(staging.fresh)
     requires = requirements(place.manifest.requires, wish.specs, after, fresh, wish.dropped)
-    outside = staging.target.with_name("none")
     made = reconciled(
-        place.text, place.path, place.manifest, requires, (before, after), set(installed_names(outside))
+        place.text, place.path, place.manifest, requires, (before, after), set(installed_names())
     )
     for bundle in made.added:
         if (file := bundle_in(bundle, staging.target)) is not None:

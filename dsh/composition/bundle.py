@@ -38,9 +38,10 @@ def bundle_in(name: str, site: Path) -> Path | None:
     return None
 
 
-def installed_names(site: Path) -> list[str]:
-    """The names of all such bundles, sorted."""
-    return sorted({point.name for point in (*entry_points(group=GROUP), *_points_in(site))})
+def installed_names(site: Path | None = None) -> list[str]:
+    """The names of all such bundles, sorted; without a folder those of the installation alone."""
+    own = [] if site is None else _points_in(site)
+    return sorted({point.name for point in (*entry_points(group=GROUP), *own)})
 
 
 def _points_in(site: Path) -> list[EntryPoint]:

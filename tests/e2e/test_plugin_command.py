@@ -412,6 +412,35 @@ def test_a_swap_that_was_cut_off_is_undone_by_the_next_command(shop: Shop) -> No
     assert not staging.exists()
 
 
+def test_a_package_manager_that_outlives_its_dsh_puts_nothing_into_the_next_change(shop: Shop) -> None:
+    shop.add("lone")
+    staging = shop.folder() / ".staging"
+    stray = staging / "new-0/stray"
+    stray.mkdir(parents=True)
+    before = {path.name for path in staging.iterdir()}
+    shop.add("extra-rows")
+    assert shop.versions() == {"extra-rows": "1.0", "helper": "1.5", "lone": "1.0"}
+    assert before == {"new-0"} and not staging.exists()
+
+
+@pytest.mark.parametrize("after_s", [0.15, 0.3, 0.45])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_at_any_time_leaves_all_or_nothing(
+    shop: Shop, number: int, code: int, after_s: float
+) -> None:
+    shop.add("lone")
+    before = shop.state()
+    process = shop.start("plugin", "add", "--profile", "mine", "--find-links", "index", "extra-rows")
+    time.sleep(after_s)
+    process.send_signal(number)
+    done = finish(process)
+    if done.code:
+        assert shop.state() == before
+    assert done.code in (0, code, -number)
+    assert "Traceback" not in done.stderr
+    assert sorted(path.name for path in shop.folder().iterdir()) == ["profile.yml", "site"]
+
+
 def test_two_commands_at_once_both_count(shop: Shop) -> None:
     words = ("plugin", "add", "--profile", "mine", "--find-links", "index")
     both = [shop.start(*words, name) for name in ("lone", "extra-rows")]

@@ -5,6 +5,7 @@ Whoever uses this holds the profile's lock.
 
 import contextlib
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -31,8 +32,8 @@ class Staging:
     def __init__(self, site: Path) -> None:
         self.site = site
         self.folder = site.with_name(STAGING)
-        self.target = self.folder / "new"
-        """Where the package manager installs."""
+        self.target = self.folder / f"new-{secrets.token_hex(4)}"
+        """Where the package manager installs; no other does, not even one that outlived its `dsh`."""
         self.stubs = self.folder / "stubs"
         self.fresh: set[str] = set()
         """Canonical names of what the package manager has installed, known after `take_over`."""
@@ -61,8 +62,8 @@ class Staging:
 
         Args:
             packages: those of the present `site`.
-            asked: canonical names of those that are asked for, not only needed by others; None: those that
-                the package manager says.
+            asked: canonical names of those that are asked for, not only needed by others (uv notes it of
+                all alike); None: those that the package manager says.
 
         Raises:
             OSError: something cannot be read or written.
