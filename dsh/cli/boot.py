@@ -38,7 +38,7 @@ from dsh.composition.home import HomePaths, home_path
 from dsh.composition.mount.loader import Facts, Loader, start_bound
 from dsh.composition.profile import PROFILE_FILE, profile_folder
 from dsh.errors import CompositionError
-from dsh.kernel import Context, Fiber
+from dsh.kernel import Context
 from dsh.kernel.foreign import contained
 
 RELEASE_S = 2.0
@@ -167,13 +167,12 @@ class _Run:
         """Mount and judge the rows; what is wrong ends the run, unless the app has asked for the end."""
         try:
             loader = self._loader = Loader(self._root, self._facts)
-            loader.bound_s = start_bound(os.environ)
+            loader.bound_s, loader.require_more = start_bound(os.environ), self._require_app
             with self._guarded(loader.bound_s, CompositionError.exit_code):
                 await loader.load(self._composition)
             if self._shutdown.pending:
                 return
             loader.require_active()
-            self._require_app()
         except BaseException as raised:
             error = contained(raised, "the start")
             if not self._shutdown.pending:
@@ -206,8 +205,15 @@ class _Run:
 
             manifest = profile_folder(self._facts.home, self._facts.profile) / PROFILE_FILE
             fixed = fixed_files(self._composition.layers, manifest)
+            reload = Reload(
+                loader,
+                self._facts.home,
+                say=self._output.notice,
+                fixed=fixed,
+                guarded=lambda: self._guarded(loader.bound_s, CompositionError.exit_code),
+            )
             try:
-                await Reload(loader, self._facts.home, say=self._output.notice, fixed=fixed).run()
+                await reload.run()
             except Exception as error:
                 self._output.notice(f"dsh: edits are not followed any more: {describe(error)}")
 
@@ -215,7 +221,7 @@ class _Run:
 
     def _require_app(self) -> None:
         """An app asks for the end itself; who only reads its arguments and publishes them is none."""
-        enders = [f for f in self._root.kernel.injectors.get(APP_EXIT.name, ()) if isinstance(f, Fiber)]
+        enders = self._root.kernel.injectors.get(APP_EXIT.name, ())
         if all(CMDLINE_ARGS.name in f.inject and f.runtime and f.runtime.provides for f in enders):
             raise CompositionError(
                 f"profile {self._invocation.profile!r} has no app: nothing in it would do anything or end",

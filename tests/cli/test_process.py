@@ -13,6 +13,10 @@ from dsh.cli.process import HEARTBEAT_S, LIMIT_S, Watchdog
 from tests.aio import aio
 
 
+def _fail() -> None:
+    raise ZeroDivisionError
+
+
 class Clock:
     def __init__(self) -> None:
         self.now = 100.0
@@ -144,14 +148,14 @@ async def test_a_signal_counts_more_than_a_guard_and_words_that_fail_do_not_keep
     dog, clock, ended = watchdog()
     dog.attach(asyncio.get_running_loop(), lambda number: None)
 
-    with dog.guarded(1.0, 3, lambda: 1 / 0):
+    with dog.guarded(1.0, 3, _fail):
         dog.deliver(signal.SIGTERM)
         clock.now += HEARTBEAT_S + 0.1
         dog.check()
         assert ended == [143]
     other, clock, ended = watchdog()
     other.attach(asyncio.get_running_loop(), lambda number: None)
-    with other.guarded(1.0, 3, lambda: 1 / 0):
+    with other.guarded(1.0, 3, _fail):
         clock.now += 1.1
         with pytest.raises(ZeroDivisionError):
             other.check()

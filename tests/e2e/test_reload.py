@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -78,7 +78,7 @@ LISTING = (
 
 
 @contextlib.contextmanager
-def staying(space: Workspace, *words: str) -> Iterator[Alive]:
+def staying(space: Workspace, *words: str, env: Mapping[str, str] = {}) -> Iterator[Alive]:
     """A profile `stay` of its own, started and up."""
     folder = space.home / "profiles/stay"
     write(folder / "profile.yml", "bundles: []\n")
@@ -89,7 +89,7 @@ def staying(space: Workspace, *words: str) -> Iterator[Alive]:
         "- insert:\n    - {id: app, name: ./app.py}\n    - {id: row, name: ./row.py, config: {n: 0}}\n",
     )
     trace = space.root / "trace"
-    process = space.start("--profile", "stay", *words, env={"TRACE": str(trace)})
+    process = space.start("--profile", "stay", *words, env={"TRACE": str(trace), **env})
     try:
         running = Alive(space, process, trace)
         running.await_lines(lambda lines: len(lines) == 2)
@@ -147,6 +147,68 @@ def test_an_edit_whose_row_fails_puts_the_old_one_back(space: Workspace) -> None
         first, second = alive.end()
         assert first.endswith("not applied, the rows run on as before: 1 entry did not activate:")
         assert second.startswith("bad (./bad.py): RuntimeError: it broke (")
+
+
+def test_an_edit_that_takes_the_app_away_is_refused_like_a_start_without_one(space: Workspace) -> None:
+    with staying(space) as alive:
+        write(alive.patch, "- {id: app, disabled: true}\n- {id: row, config: {n: 1}}\n")
+        lines = alive.await_lines(lambda lines: len(lines) > 2 and lines[-1] == "up {'n': 0}")
+        assert "up {'n': 1}" in lines
+        [said] = alive.end()
+        assert "not applied, the rows run on as before: profile 'stay' has no app" in said
+
+
+def test_an_edit_whose_code_blocks_everything_ends_the_process_by_the_name_of_its_row(
+    space: Workspace,
+) -> None:
+    write(space.home / "odd.py", "import time\ntime.sleep(1000)\n")
+    with staying(space, env={"DSH_START_TIMEOUT": "1"}) as alive:
+        write(alive.patch, "- insert: [{id: odd, name: ./odd.py}]\n")
+        done = finish(alive.process)
+        at = f"{space.home}/odd.py:2"
+        assert (done.code, done.errors) == (
+            3,
+            [f"dsh: odd (./odd.py): still importing after 1 s, blocked at {at}"],
+        )
+
+
+@pytest.mark.parametrize("wait_s", [0.0, 0.1])
+def test_a_signal_in_the_middle_of_an_edit_undoes_what_has_started(space: Workspace, wait_s: float) -> None:
+    slow = (
+        "import asyncio\nasync def apply(ctx):\n    say('slow')\n"
+        "    ctx.effect(lambda: lambda: say('slow down'))\n    await asyncio.sleep(60)\n"
+    )
+    write(space.home / "slow.py", SAY + slow)
+    with staying(space) as alive:
+        write(alive.patch, "- {id: row, config: {n: 1}}\n- insert: [{id: slow, name: ./slow.py}]\n")
+        alive.await_lines(lambda lines: "slow" in lines and "up {'n': 1}" in lines)
+        time.sleep(wait_s)
+        assert alive.end() == []
+        assert sorted(alive.lines()[2:]) == sorted(["down", "slow", "up {'n': 1}", "slow down", "down"])
+
+
+def test_what_stands_in_the_place_of_a_file_is_named_and_changes_nothing(space: Workspace) -> None:
+    with staying(space) as alive:
+        write(alive.patch, "- {id: row, config: {n: 1}}\n")
+        alive.await_lines(lambda lines: lines[-1] == "up {'n': 1}")
+        for spoil in (os.mkfifo, Path.mkdir, lambda path: path.symlink_to(path)):
+            alive.patch.unlink()
+            spoil(alive.patch)
+            time.sleep(1.5)
+            if alive.patch.is_dir():
+                alive.patch.rmdir()
+                alive.patch.touch()
+        target = space.write("real.yml", "- {id: row, config: {n: 2}}\n")
+        link = space.home / "link"
+        link.symlink_to(target)
+        link.replace(alive.patch)
+        alive.await_lines(lambda lines: lines[-1] == "up {'n': 2}")
+        target.write_text("- {id: row, config: {n: 3}}\n")
+        lines = alive.await_lines(lambda lines: lines[-1] == "up {'n': 3}")
+        said = alive.end()
+        for problem in ("a pipe that nobody has written to", "Is a directory", "Too many levels"):
+            assert sum(f"failed to read {alive.patch}: {problem}" in line for line in said) == 1, said
+        assert [line for line in lines if "up" in line] == [f"up {{'n': {n}}}" for n in (0, 1, 2, 3)]
 
 
 def test_many_edits_in_a_row_end_at_the_last_one(space: Workspace) -> None:

@@ -176,6 +176,8 @@ class Loader(MountedTree):
         reports = self.audit(known)
         if any(not report.is_optional for report in reports):
             raise not_active(reports)
+        if self.require_more is not None:
+            self.require_more()
 
     # -- rows from code --------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from dsh.composition.compose import Composition, recompose
@@ -26,6 +27,10 @@ from dsh.kernel.foreign import contained
 
 SHOWN = 8
 """How many changed rows are named."""
+QUIET_S = 0.1
+"""How long files must say the same before they count: some editors empty a file first, or take it away."""
+MAX_LOOKS = 20
+"""How often they are looked at for that; one that never comes to rest is taken as it is then."""
 logger = logging.getLogger("dsh.reload")
 
 
@@ -41,22 +46,26 @@ class Reload:
         fixed: Iterable[Path] = (),
         environ: Mapping[str, str] | None = None,
         poll_s: float = POLL_S,
+        quiet_s: float = QUIET_S,
+        guarded: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         """
         Args:
             say: prints one line or more for the person at the terminal.
             fixed: files whose changes take effect with the next start.
             environ: the inherited environment; the process's by default.
+            guarded: makes what watches over one edit.
         """
         assert loader.composition is not None
         self._loader, self._home, self._say, self._environ = loader, home, say, environ
+        self._quiet_s, self._guarded = quiet_s, guarded
         self._patches = [path for _, path in user_files(loader.composition.profile, home)]
         self._fixed = list(fixed)
         self._dirty: set[Path] = set(self._patches)
         self._woken = asyncio.Event()
         self._tried: dict[Path, bytes | str | None] = {}
         self._told = {str(warning) for warning in loader.composition.warnings}
-        self._watch = Watch(self._files(), self.touch, poll_s=poll_s)
+        self._watch = Watch([*self._live(), *self._fixed], self.touch, poll_s=poll_s)
 
     async def run(self) -> None:
         """Apply what was edited since the start, then every further edit, until cancelled."""
@@ -81,18 +90,31 @@ class Reload:
     async def refresh(self) -> None:
         """Apply what is new in the files, until nothing is. Never raises for what is wrong there."""
         while self._dirty:
+            now = await self._at_rest()
             paths, self._dirty = self._dirty, set()
             self._woken.clear()
-            now = {path: _content(path) for path in self._files()}
             changed = [path for path in now if path in paths and now[path] != self._tried.get(path, b"")]
             self._tried.update((path, now[path]) for path in changed)
             if changed:
-                await self._apply(changed)
-                self._watch.watch(self._files())
+                with self._guarded():
+                    await self._apply(changed)
+                self._watch.watch([*self._live(), *self._fixed])
 
-    def _files(self) -> list[Path]:
+    async def _at_rest(self) -> dict[Path, bytes | str | None]:
+        """What the files hold, once nobody is in the middle of writing them."""
+        now = {path: _content(path) for path in self._live()}
+        for _ in range(MAX_LOOKS):
+            if all(now[path] == self._tried.get(path, b"") for path in now):
+                break
+            before = now
+            await asyncio.sleep(self._quiet_s)
+            if (now := {path: _content(path) for path in before}) == before:
+                break
+        return now
+
+    def _live(self) -> list[Path]:
         includes = [entry.included.path for entry in self._loader.entries if entry.included is not None]
-        return [*self._patches, *includes, *self._fixed]
+        return [*self._patches, *includes]
 
     async def _apply(self, paths: list[Path]) -> None:
         names = ", ".join(map(str, paths))

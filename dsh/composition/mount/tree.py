@@ -49,6 +49,8 @@ class MountedTree(Service):
         self._works = 0
         self._carriers = {GROUP: self._mount_group, INCLUDE: self._mount_include}
         self._writers: dict[Path, WriteBack] = {}
+        self.require_more: Callable[[], None] | None = None
+        """Raises what else is wrong with a tree whose rows are all active, at the start and after an edit."""
         self._plan: Plan | None = None
         """What is being made of rows right now."""
         ctx.on(FIBER_CONFIG, self._config_of, global_=True)
@@ -238,6 +240,8 @@ class MountedTree(Service):
         reports = self.audit()
         if any(not report.is_optional for report in reports):
             raise not_active(reports)
+        if self.require_more is not None:
+            self.require_more()
         for report in reports:
             self.owner_ctx.logger.warning("optional row %s", report)
 

@@ -14,6 +14,7 @@ from dsh.composition.mount.event import CONFIG_UPDATE_FAILED, UpdateFailed
 from dsh.composition.mount.loader import Facts, Loader
 from dsh.composition.mount.reload import Reload, fixed_files
 from dsh.composition.mount.watch import Watch, fingerprint
+from dsh.errors import CompositionError
 from dsh.kernel import Context
 from tests.aio import aio
 from tests.composition.layers import write
@@ -57,7 +58,13 @@ class Live:
         self.loader.require_active()
         fixed = fixed_files(made.layers, self.folder / "profile.yml")
         self.reload = Reload(
-            self.loader, self.home, say=self.said.append, fixed=fixed, environ={}, poll_s=0.01
+            self.loader,
+            self.home,
+            say=self.said.append,
+            fixed=fixed,
+            environ={},
+            poll_s=0.01,
+            quiet_s=0.001,
         )
         await self.reload.refresh()
         SEEN.clear()
@@ -133,6 +140,63 @@ async def test_what_was_tried_is_not_tried_again_until_it_says_something_else(li
         write(live.patch, "# nothing\n")
         await live.edited(live.patch)
         assert (live.said, SEEN) == ([], [])
+
+
+@aio
+async def test_a_file_that_is_emptied_or_gone_while_it_is_written_is_never_taken_for_no_file(
+    live: Live,
+) -> None:
+    async with live:
+        live.reload = Reload(
+            live.loader, live.home, say=live.said.append, environ={}, poll_s=0.01, quiet_s=0.02
+        )
+        write(live.patch, "- {id: a, config: 1}\n")
+        assert await live.edited(live.patch) == ["-a", "+a 1"]
+        for spoil in (
+            lambda: live.patch.write_text(""),
+            live.patch.unlink,
+            lambda: live.patch.write_text("- {"),
+        ):
+            spoil()
+            editing = asyncio.ensure_future(live.edited(live.patch))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            write(live.patch, "- {id: a, config: 1}\n# saved\n")
+            assert await editing == []
+            assert live.said == []
+            write(live.patch, "- {id: a, config: 1}\n")
+            await live.edited(live.patch)
+
+
+@aio
+async def test_a_file_that_is_written_without_end_is_taken_as_it_is(live: Live) -> None:
+    async with live:
+
+        async def scribble() -> None:
+            for n in range(1_000_000):
+                write(live.patch, f"- {{id: a, config: {n}}}\n")
+                await asyncio.sleep(0)
+
+        writing = asyncio.ensure_future(scribble())
+        await asyncio.sleep(0)
+        live.reload.touch([live.patch])
+        await live.reload.refresh()
+        writing.cancel()
+        assert SEEN[0] == "-a"
+
+
+@aio
+async def test_an_edit_after_which_the_start_would_be_refused_is_refused(live: Live) -> None:
+    def no_app() -> None:
+        if not live.loader.entries:
+            raise CompositionError("nothing left", hint="add a row")
+
+    async with live:
+        live.loader.require_more = no_app
+        live.profile.unlink()
+        assert sorted(await live.edited(live.profile)) == ["+a 0", "+b 9", "-a", "-b"]
+        told = f"dsh: {live.profile}: not applied, the rows run on as before: nothing left (add a row)"
+        assert live.said[-1] == told
 
 
 @aio
