@@ -175,6 +175,7 @@ class Context(Node):
         """
         self.fiber.admit()
         kernel = self.kernel
+        kernel.loop()
         runtime = runtime_of(kernel.runtimes, plugin, name)
         fiber = Fiber(kernel, self, runtime, config)
         fiber.inject.update(inject_map(inject))

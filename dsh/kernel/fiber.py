@@ -236,10 +236,10 @@ class Fiber(Machine):
         if self.state is not FiberState.DISPOSED:
             self._start(FiberState.UNLOADING)
             await self._rest()
-        if self.parent is not None:
-            self.parent.fiber.children.pop(self, None)
-        if self.mount is not None:
-            self.mount.release()
+        assert self.parent is not None
+        assert self.mount is not None
+        self.parent.fiber.children.pop(self, None)
+        self.mount.release()
 
 
 class _Own:

@@ -91,6 +91,7 @@ class EffectOwner(ABC):
     ) -> Effect:
         """Run a task that is cancelled and awaited when its owner goes. `failed` is told how it died."""
         try:
+            self.kernel.loop()
             effect = self.own(label)
         except KernelError:
             coro.close()

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
+from dsh.errors import KernelError
 from dsh.kernel.accessor import Accessor
 from dsh.kernel.event import EventTable, Place, Subject
 from dsh.kernel.foreign import contained, told
@@ -110,9 +111,26 @@ class Kernel:
             self.realms[name] = Realm(name)
         return self.realms[name]
 
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop that everything here runs in.
+
+        Raises:
+            KernelError: it is not running, or this is another thread.
+        """
+        try:
+            return asyncio.get_running_loop()
+        except RuntimeError:
+            hint = "from another thread go through the loop's call_soon_threadsafe"
+            raise KernelError("contexts work inside a running event loop only", hint=hint) from None
+
     def keep(self, coro: Coroutine[Any, Any, Any], label: str) -> "asyncio.Task[Any]":
         """Start a task and hold it until it is done. Whoever started it sees to its failure."""
-        task = asyncio.get_running_loop().create_task(coro, name=label)
+        try:
+            loop = self.loop()
+        except KernelError:
+            coro.close()
+            raise
+        task = loop.create_task(coro, name=label)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
         task.add_done_callback(retrieve)

@@ -360,3 +360,24 @@ async def test_a_setup_that_never_ends_is_cancelled_when_the_whole_tree_goes() -
 
     assert log == ["stopped", "undone", "the rest"]
     assert fiber.failures == []
+
+
+@aio
+async def test_what_an_effect_inside_another_fails_with_is_told_by_the_outer_one() -> None:
+    ctx = Context()
+
+    def boom() -> None:
+        raise ValueError("inner")
+
+    outer = ctx.effect(lambda: [ctx.effect(lambda: boom, "inner"), noting([], "beside")], "outer")
+    with pytest.raises(ValueError, match="inner"):
+        await outer()
+
+
+@aio
+async def test_awaiting_an_effect_gives_the_effect() -> None:
+    async def setup() -> None:
+        await asyncio.sleep(0)
+
+    for effect in (Context().effect(setup), Context().effect(lambda: None)):
+        assert await effect is effect

@@ -252,3 +252,17 @@ async def test_ending_a_scope_removes_what_was_registered_through_it() -> None:
 def test_only_emit_can_be_contained() -> None:
     with pytest.raises(ValueError, match="only emit"):
         Event("x", "serial", contained=True)
+
+
+@pytest.mark.parametrize("prepend", [False, True])
+@aio
+async def test_a_listener_that_is_gone_is_not_called_while_others_stay(prepend: bool) -> None:
+    ctx = Context()
+    heard: list[str] = []
+    gone = ctx.on(TICK, lambda _: heard.append("gone"), prepend=prepend)
+    ctx.on(TICK, lambda _: heard.append("stays"))
+    ctx.emit(TICK, 1)
+    gone()
+    ctx.emit(TICK, 2)
+
+    assert sorted(heard) == ["gone", "stays", "stays"]

@@ -1,6 +1,7 @@
 """Fibers: states, waiting, restarting, disposing (`spec/kernel.md` §5)."""
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -397,3 +398,45 @@ async def test_a_body_that_raises_what_is_no_exception_fails_and_does_not_hang(e
 
     with pytest.raises(KernelError, match=f"plugin plugin raised {type(error).__name__}"):
         await Context().plugin(plugin)
+
+
+class Row:
+    """Stands for the loader's record of a row."""
+
+    def __init__(self, row_id: str) -> None:
+        self.id = row_id
+
+
+@aio
+async def test_messages_name_a_fiber_by_the_plugins_up_to_its_row_and_the_rows_around_it() -> None:
+    root = Context()
+    outer = await root.plugin(lambda ctx: None, name="tools")
+    row = await outer.ctx.plugin(lambda ctx: None, name="bash-local")
+    inner = await row.ctx.plugin(lambda ctx: None, name="helper")
+    assert inner.row_chain == "helper in bash-local in tools"
+    outer.entry, row.entry = Row("include"), Row("shell")
+
+    assert inner.row_chain == "helper in shell (bash-local) in include (tools)"
+    assert root.fiber.row_chain == "root"
+    await root.dispose()
+
+
+def test_outside_of_a_running_loop_nothing_is_mounted_and_the_next_step_is_said() -> None:
+    root = Context()
+
+    with pytest.raises(KernelError, match="inside a running event loop only") as caught:
+        root.plugin(lambda ctx: None)
+
+    assert "call_soon_threadsafe" in caught.value.hint
+    assert (root.statistics().fibers, root.registry) == (0, {})
+
+
+def test_without_a_loop_a_task_is_refused_and_its_coroutine_closed() -> None:
+    async def work() -> None:
+        raise AssertionError
+
+    coro = work()
+    with pytest.raises(KernelError, match="inside a running event loop only"):
+        Context().spawn(coro, "work")
+
+    assert inspect.getcoroutinestate(coro) == inspect.CORO_CLOSED
