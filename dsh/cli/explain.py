@@ -36,6 +36,8 @@ def explained(profile: str, patches: Sequence[str], cwd: str, row: str, *, is_js
         CompositionError: what a start would refuse before it mounts anything.
         OutputError: standard output cannot be written.
     """
+    if not all(patches):
+        raise UsageError("--patch FILE needs a value that is not empty", hint="dsh explain --help")
     output = claim_output()
     base = Path.cwd()
     files = [base / patch for patch in patches]

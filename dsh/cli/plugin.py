@@ -14,6 +14,7 @@ from dsh.cli.package_manager import PackageManager, Terminated, find_manager, te
 from dsh.cli.stream import notice
 from dsh.composition.bundle import bundle_in, installed_names
 from dsh.composition.home import check_home, home_path
+from dsh.composition.lock.plugin_version import is_built_in
 from dsh.composition.package.manifest import (
     BUNDLES_OF_A_NEW_PROFILE,
     Reconciled,
@@ -220,9 +221,13 @@ def _tell_plugins(patch: Path, before: dict[str, Package], after: dict[str, Pack
     for key, one in after.items():
         if key in before or not one.is_requested or one.bundles:
             continue
+        usable = [name for name in one.plugins if not is_built_in(name)]
+        for name in set(one.plugins).difference(usable):
+            notice(f"dsh: {one.name}: its plugin {name} is not used: dsh has one of that name")
         if not one.plugins:
             notice(f"dsh: {one.name} names neither a bundle nor a plugin; rows may name its modules")
+        if not usable:
             continue
-        rows = ", ".join(f"{{id: {name}, name: {name}}}" for name in one.plugins)
+        rows = ", ".join(f"{{id: {name}, name: {name}}}" for name in usable)
         notice(f"dsh: {one.name} brings no bundle; to mount its plugins, write into {patch}:")
         notice(f"- insert: [{rows}]")

@@ -4,8 +4,9 @@ import json
 
 from dsh.cli.stream import write_all
 from dsh.composition.home import home_path
+from dsh.composition.lock.plugin_version import is_built_in
 from dsh.composition.package.site import Package, packages_in
-from dsh.composition.profile import Profile, find_profile, site_folder
+from dsh.composition.profile import Profile, find_profile, shipped_names, site_folder
 from dsh.composition.requirement import missing, project_of
 from dsh.unicode import valid
 
@@ -42,6 +43,14 @@ def show(profile: str, json_output: bool) -> int:
     return 0
 
 
+def _unused(kind: str, name: str, manifest: Profile) -> str:
+    if kind == "plugin":
+        return "  (not used: dsh has one of that name)" if is_built_in(name) else ""
+    if name in shipped_names("bundles"):
+        return "  (not used: dsh has one of that name)"
+    return "" if name in manifest.bundles else "  (not in the profile)"
+
+
 def _object(package: Package, requirement: str | None) -> dict[str, object]:
     return {
         "name": package.name,
@@ -63,7 +72,6 @@ def _lines(
             lines[-1] += "  (another package needs it)"
         for kind, names in (("bundle", one.bundles), ("plugin", one.plugins)):
             for name in names:
-                unused = kind == "bundle" and name not in manifest.bundles
-                lines.append(f"  {kind} {name}{'  (not in the profile)' if unused else ''}")
+                lines.append(f"  {kind} {name}{_unused(kind, name, manifest)}")
     lines += [f"{spec}  (not installed; dsh plugin add --profile {manifest.name})" for spec in absent]
     return lines if packages or absent else [*lines, "no packages of its own"]

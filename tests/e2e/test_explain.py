@@ -117,6 +117,7 @@ def test_every_place_in_the_json_is_where_the_value_stands(space: Workspace) -> 
         (["--nope"], None),
         (["one", "two"], None),
         (["-C", "absent"], None),
+        (["--patch", ""], ["error: --patch FILE needs a value that is not empty"]),
     ],
 )
 def test_a_wrong_line_is_exit_2(space: Workspace, words: list[str], told: list[str] | None) -> None:

@@ -250,6 +250,20 @@ def test_a_bundle_of_a_shipped_name_is_told_and_not_used(shop: Shop) -> None:
     assert "  - base\nrequires" in shop.manifest()
 
 
+def test_a_plugin_of_a_shipped_name_is_told_and_not_offered(shop: Shop) -> None:
+    for name, points in (("mixed", "tools = mixed.row\nown = mixed.row"), ("twin", "tool_bash = twin.row")):
+        make_wheel(shop.index, name, "1.0", points=f"[dsh.plugins]\n{points}\n", row__py=PLUGIN.format(name))
+    done = shop.add("mixed", "twin")
+    told = "its plugin {} is not used: dsh has one of that name"
+    assert f"mixed: {told.format('tools')}" in ours(done)
+    assert f"twin: {told.format('tool_bash')}" in ours(done)
+    assert [line for line in done.errors if line.startswith("- insert")] == [
+        "- insert: [{id: own, name: own}]"
+    ]
+    listed = shop.plugin("list").stdout
+    assert "  plugin own\n  plugin tools  (not used: dsh has one of that name)\n" in listed
+
+
 def test_a_path_is_meant_from_the_invoking_folder_and_written_down_absolute(shop: Shop) -> None:
     wheel = make_wheel(shop.work / "here", "pathy", "1.0")
     shop.add("./here/" + wheel.name)

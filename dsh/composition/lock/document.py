@@ -43,9 +43,11 @@ def lock_text(composition: Composition, home: Path) -> str:
     Raises:
         CompositionError: an include cannot be read.
     """
-    contents = contents_of(composition, home)
-    document = {"version": VERSION, "digest": digest_of(contents), **contents._asdict()}
-    return "\n".join(dump_mapping(document)) + "\n"
+    return "\n".join(dump_mapping(_document(contents_of(composition, home)))) + "\n"
+
+
+def _document(contents: Contents) -> dict[str, Any]:
+    return {"version": VERSION, "digest": digest_of(contents), **contents._asdict()}
 
 
 def require_locked(composition: Composition, home: Path, path: Path) -> None:
@@ -56,13 +58,13 @@ def require_locked(composition: Composition, home: Path, path: Path) -> None:
         CompositionError: the lock cannot be read or is none, or an include cannot be read.
     """
     lock = _read(path)
-    contents = contents_of(composition, home)
-    found = list(_differences(lock, contents))
-    is_same = lock["digest"] == digest_of(contents)
+    here = shown(_document(contents_of(composition, home)))
+    found = list(_differences(lock, here))
+    is_same = lock["digest"] == here["digest"]
     if is_same and not found:
         return
     again = f"write a new lock: {_command(composition)} > {shlex.quote(str(path))}"
-    if is_same and lock["profile"] == contents.profile:
+    if is_same and lock["profile"] == here["profile"]:
         found.insert(0, "its digest is that of this composition, so the rest of it has been edited or cut:")
         raise LockMismatch(path, found, hint=f"get the lock as it was written, or {again}")
     if not found:
@@ -114,16 +116,15 @@ def _read(path: Path) -> Map:
 _KIND = {str: "a string", dict: "a mapping", list: "a list"}
 
 
-def _differences(lock: Map, contents: Contents) -> Iterator[str]:
+def _differences(lock: Map, here: dict[str, Any]) -> Iterator[str]:
     for key in ("dsh", "profile"):
-        here = getattr(contents, key)
-        if lock[key] != here:
-            yield f"{key}: locked {shortened(lock[key])}, here {shortened(here)}"
-    for name in sorted({*lock["plugins"], *contents.plugins}):
-        before, here = lock["plugins"].get(name, _ABSENT), contents.plugins.get(name, _ABSENT)
-        if before != here:
-            yield f"plugin {name}: {_change(before, here)}"
-    yield from _rows(lock["rows"], shown(contents.rows), "")
+        if lock[key] != here[key]:
+            yield f"{key}: {_change(lock[key], here[key])}"
+    for name in sorted({*lock["plugins"], *here["plugins"]}):
+        before, now = lock["plugins"].get(name, _ABSENT), here["plugins"].get(name, _ABSENT)
+        if before != now:
+            yield f"plugin {name}: {_change(before, now)}"
+    yield from _rows(lock["rows"], here["rows"], "")
 
 
 def _rows(locked: list[Any], here: list[Any], around: str) -> Iterator[str]:

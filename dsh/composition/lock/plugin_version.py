@@ -38,14 +38,14 @@ def plugin_version(name: str, folder: Path, site: Path) -> str:
     module, colon, _ = name.partition(":")
     if colon:
         return _module_version(module, str(site))
-    spelling = normalise(name)
-    if _is_built_in(spelling):
+    if is_built_in(name):
         return f"dsh {__version__}"
-    return _entry_point_version(name, spelling, str(site)) or _module_version(name, str(site))
+    return _entry_point_version(name, normalise(name), str(site)) or _module_version(name, str(site))
 
 
-def _is_built_in(spelling: str) -> bool:
-    module = spelling.replace("-", "_")
+def is_built_in(name: str) -> bool:
+    """Whether a row of this name loads a plugin of dsh, whatever packages bring."""
+    module = normalise(name).replace("-", "_")
     return not module.startswith("_") and not _BUILT_IN.isdisjoint((module, f"{module}.py"))
 
 

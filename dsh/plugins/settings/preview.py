@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from dsh.capabilities.settings import SETTINGS
+from dsh.composition.dump import shown
 from dsh.composition.explain.gather import NO_SETTINGS, Settled
 from dsh.composition.explain.shape import Place, SectionInfo, ValueInfo
 from dsh.composition.explain.wiring import realm_of
@@ -61,7 +62,7 @@ class Preview:
 
     def _section(self, namespace: str, schema: Any) -> SectionInfo:
         try:
-            raw = Redactor(schema).hidden(self._document.section(namespace))
+            raw = shown(Redactor(schema).hidden(self._document.section(namespace)))
         except DshError:  # an expression stands in it, which is told as the problem
             raw = None
         return SectionInfo(section=namespace, file=self._file, values=tuple(self._values(namespace, raw, ())))

@@ -204,6 +204,14 @@ def test_what_was_locked_is_accepted(tmp_path: Path) -> None:
     require_locked(composed(TWO), HOME, locked(tmp_path, TWO))
 
 
+def test_names_that_look_like_secrets_do_not_make_a_difference(tmp_path: Path) -> None:
+    write(tmp_path / "api_key", "")
+    text = "- insert: [{id: a, name: api_key, config: {token: abc}}, {id: b, name: './api_key'}]"
+    made = composition_in(tmp_path, text)
+
+    require_locked(made, HOME, write(tmp_path / "lock.yml", lock_text(made, HOME)))
+
+
 def test_every_shipped_profile_keeps_to_its_own_lock(tmp_path: Path) -> None:
     for profile in ("headless", "demo"):
         made = compose(profile, [], tmp_path, environ={})
