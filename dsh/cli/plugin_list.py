@@ -3,6 +3,7 @@
 import json
 
 from dsh.cli.stream import write_all
+from dsh.composition.bundle import installed_names
 from dsh.composition.home import home_path
 from dsh.composition.lock.plugin_version import is_built_in
 from dsh.composition.package.site import Package, packages_in
@@ -38,7 +39,8 @@ def show(profile: str, json_output: bool) -> int:
         }
         text = json.dumps(found, ensure_ascii=False, indent=2)
     else:
-        text = "\n".join(_lines(manifest, packages, required, absent))
+        bundles = {*shipped_names("bundles"), *installed_names(site)}
+        text = "\n".join(_lines(manifest, packages, required, absent, bundles))
     write_all(1, valid(f"{text}\n").encode())
     return 0
 
@@ -63,8 +65,13 @@ def _object(package: Package, requirement: str | None) -> dict[str, object]:
 
 
 def _lines(
-    manifest: Profile, packages: dict[str, Package], required: dict[str, str], absent: list[str]
+    manifest: Profile,
+    packages: dict[str, Package],
+    required: dict[str, str],
+    absent: list[str],
+    bundles: set[str],
 ) -> list[str]:
+    """`bundles` are all that there are for this profile."""
     lines = [f"profile {manifest.name}: bundles {', '.join(manifest.bundles) or 'none'}"]
     for key, one in packages.items():
         lines.append(f"{one.name} {one.version}")
@@ -73,5 +80,6 @@ def _lines(
         for kind, names in (("bundle", one.bundles), ("plugin", one.plugins)):
             for name in names:
                 lines.append(f"  {kind} {name}{_unused(kind, name, manifest)}")
+    lines += [f"bundle {name}  (nothing brings it)" for name in manifest.bundles if name not in bundles]
     lines += [f"{spec}  (not installed; dsh plugin add --profile {manifest.name})" for spec in absent]
     return lines if packages or absent else [*lines, "no packages of its own"]

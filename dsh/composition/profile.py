@@ -131,8 +131,12 @@ def _names(document: Map, key: str) -> dict[str, Mark]:
         raise RowError(f"{key} must be a list of names, found {type_name(value)}", document.value_at(key))
     seen: dict[str, Mark] = {}
     for n, item in enumerate(value):
-        if not isinstance(item, str) or not item:
-            raise RowError(f"{key} holds {type_name(item)}, not a name", value.item_at(n))
+        if not isinstance(item, str) or not item.strip():
+            found = "an empty name" if isinstance(item, str) else f"{type_name(item)}, not a name"
+            raise RowError(f"{key} holds {found}", value.item_at(n))
+        if item.startswith("-"):
+            hint = "options are given to dsh plugin add" if key == "requires" else ""
+            raise RowError(f"{key} holds the option {item!r}, not a name", value.item_at(n), hint=hint)
         if item in seen and key == "bundles":
             raise RowError(f"{item!r} stands twice in {key}", value.item_at(n))
         seen[item] = value.item_at(n)

@@ -138,6 +138,8 @@ def test_a_manifest_without_bundles_means_the_shipped_list_or_none(tmp_path: Pat
         ("bundle: [base]", ":1:1: unknown key 'bundle'"),
         ("bundles: base", ":1:10: bundles must be a list of names, found a string"),
         ("bundles: [base, 1]", ":1:17: bundles holds a number"),
+        ("bundles: [' ']", ":1:11: bundles holds an empty name"),
+        ("requires: [x, '--target=/x']", ":1:15: requires holds the option '--target=/x', not a name"),
         ("bundles: [base, base]", ":1:17: 'base' stands twice in bundles"),
         ("[base]", ":1:1: a profile must be a mapping, found a list"),
         ("bundles: [base, ghost]", ":1:17: bundle 'ghost' does not exist"),

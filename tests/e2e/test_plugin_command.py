@@ -303,6 +303,11 @@ def test_a_copied_manifest_is_installed_by_add_alone(shop: Shop) -> None:
         f"or take 'extra' out of {place}:1",
     ]
     assert shop.listed()["missing"] == ["extra-rows", "lone"]
+    assert shop.plugin("list").stdout.splitlines()[1:] == [
+        "bundle extra  (nothing brings it)",
+        "extra-rows  (not installed; dsh plugin add --profile mine)",
+        "lone  (not installed; dsh plugin add --profile mine)",
+    ]
     shop.add()
     assert shop.manifest() == text
     assert "extra runs" in shop.run("--profile", "mine", "hello").errors
