@@ -176,7 +176,7 @@ def _moves(ctx: "Context", names: list[str]) -> list[tuple[Impl, Realm]]:
     Raises:
         KernelError: somebody else provides the name there.
     """
-    impls = [impl for impl in ctx.kernel.impls.values() if impl.name in names] if names else []
+    impls = [impl for impl in ctx.kernel.impls.values() if impl.name in names]
     targets = {impl: realm for impl in impls if (realm := impl.place.realm_of(impl.name)) is not impl.realm}
     taken = {impl.realm: impl for impl in impls if impl not in targets}
     for impl, realm in targets.items():

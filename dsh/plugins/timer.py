@@ -68,14 +68,20 @@ def _seconds(ms: float) -> float:
     return ms / 1000
 
 
-def _call(ctx: Context, who: str, what: Callable[..., Any], *args: Any, **kwargs: Any) -> Effect | None:
-    """Call it; an awaitable answer becomes a task of the caller's. Failures are told as those of tasks."""
+def _call(ctx: Context, who: str, what: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Call it; an awaitable answer becomes a task of the caller's. Failures are told as those of tasks.
+
+    Once its plugin is being undone nothing is called: what was opened after the timer may be closed already.
+    """
+    if not ctx.fiber.accepts_effects:
+        return
     try:
         answer = what(*args, **kwargs)
     except BaseException as error:
-        ctx.kernel.failed(contained(error, who), f"{who} of {ctx.fiber.name}")
-        return None
-    return ctx.spawn(_awaited(answer), who) if inspect.isawaitable(answer) else None
+        ctx.kernel.failed(contained(error, who), f"{who} of {ctx.fiber.row_chain}")
+        return
+    if inspect.isawaitable(answer):
+        ctx.spawn(_awaited(answer), who)
 
 
 async def _awaited(answer: Awaitable[Any]) -> None:

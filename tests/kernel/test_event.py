@@ -266,3 +266,12 @@ async def test_a_listener_that_is_gone_is_not_called_while_others_stay(prepend: 
     ctx.emit(TICK, 2)
 
     assert sorted(heard) == ["gone", "stays", "stays"]
+
+
+@aio
+async def test_an_event_that_was_dispatched_is_known_by_its_name_from_then_on() -> None:
+    ctx = Context()
+    ctx.emit(TICK, 1)
+
+    with pytest.raises(KernelError, match="event 'tick' is dispatched by emit, not by bail"):
+        ctx.bail("tick", 1)

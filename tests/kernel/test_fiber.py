@@ -440,3 +440,18 @@ def test_without_a_loop_a_task_is_refused_and_its_coroutine_closed() -> None:
         Context().spawn(coro, "work")
 
     assert inspect.getcoroutinestate(coro) == inspect.CORO_CLOSED
+
+
+class Nameless:
+    def apply(self, ctx: Context) -> None: ...
+
+
+@aio
+async def test_a_plugin_without_a_name_is_called_like_the_nearest_named_one_around_it() -> None:
+    root = Context()
+    outer = await root.plugin(lambda ctx: None, name="outer")
+    between = await outer.ctx.plugin(Nameless())
+    inner = await between.ctx.plugin(Nameless())
+
+    assert (inner.name, root.plugin(Nameless()).name) == ("outer", "root")
+    await root.dispose()

@@ -227,3 +227,31 @@ async def test_a_time_that_is_none_is_refused(ms: float) -> None:
             it.timer.timeout(print, ms)
 
         assert it.labels() == []
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@aio_in_virtual_time
+async def test_nothing_is_called_while_the_plugin_is_being_undone(is_async: bool) -> None:
+    """What it opened after its timers may be closed already."""
+    async with user() as it:
+        failures: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: failures.append(context))
+
+        async def later() -> None:
+            it.heard.append("called")
+
+        what = later if is_async else lambda: it.heard.append("called")
+        throttled, debounced = it.timer.throttle(what, 10), it.timer.debounce(what, 10)
+
+        async def slow() -> None:
+            throttled()
+            debounced()
+            await asyncio.sleep(1)
+
+        it.ctx.effect(lambda: slow)
+        it.timer.interval(what, 10)
+        it.timer.timeout(what, 10)
+        it.ctx.effect(lambda: slow)
+        await it.fiber.dispose()
+
+        assert (it.heard, failures) == ([], [])
