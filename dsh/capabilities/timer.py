@@ -1,7 +1,8 @@
 """The contract of the timer service: callbacks later, again and again, or not too often.
 
-Everything started here belongs to the plugin that starts it and ends with it: once it is being undone, nothing
-is called any more. The four names are attributes of the contexts that inject the service: `ctx.timeout(…)` is `ctx.use(TIMER).timeout(…)`.
+Everything started here belongs to the plugin that starts it and ends with it: once it is being undone,
+nothing is called any more. The four names are attributes of the contexts that inject the service:
+`ctx.timeout(…)` is `ctx.use(TIMER).timeout(…)`.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
