@@ -1,7 +1,7 @@
 """What is different between the mounted tree and the one that an edit asks for."""
 
 from dsh.composition.mount.entry import Entry
-from dsh.composition.same import same
+from dsh.composition.same import same, same_row
 
 Pair = tuple[Entry, Entry]
 
@@ -28,7 +28,15 @@ class Changes:
 
     def _judge(self, old: Entry | None, new: Entry, fresh: set[Entry]) -> None:
         is_on = not new.is_off
-        if old is None or not old.is_live:
+        if (
+            old is not None
+            and old.is_given_up
+            and is_on
+            and new.parent not in fresh
+            and same_row(old.row, new.row)
+        ):
+            self.kept.append((old, new))
+        elif old is None or not old.is_live:
             if is_on:
                 fresh.add(new)
                 self.started.append(new)

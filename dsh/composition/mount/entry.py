@@ -46,6 +46,8 @@ class Entry:
         """Why it could not be mounted at all."""
         self.is_stopping = False
         """The loader ends its fiber."""
+        self.is_given_up = False
+        """It took too long to start and was ended; edits of other rows do not try it again."""
         self.is_broken = False
         """It ran before an edit that failed, and could not be started again afterwards."""
 
@@ -115,7 +117,7 @@ class Entry:
 
     def mount(self, ctx: Context) -> None:
         """Make the row a fiber in `ctx`, its own context. What fails is kept in `error`."""
-        self.ctx, self.error, self.is_stopping = ctx, None, False
+        self.ctx, self.error, self.is_stopping, self.is_given_up = ctx, None, False, False
         config = None if self.carries_entries else self.row.config
         try:
             self.fiber = ctx.plugin(self.plugin, config, name=self.row.name, inject=self.extra_inject)

@@ -157,9 +157,14 @@ class Loader(MountedTree):
         rows = over(steps, composition.rows)
         edit = Transaction(self, self._planned(rows, stale, documents), bound_s=self.bound_s)
         edit.check()
-        before = set(map(str, self.audit()))
-        await edit.run(judge)
-        self.composition, self.steps = composition, list(steps)
+        before, kept = set(map(str, self.audit())), self.steps
+        self.steps = list(steps)  # and what the rows become by themselves meanwhile
+        try:
+            await edit.run(judge)
+        except BaseException:
+            self.steps = kept
+            raise
+        self.composition = composition
         for entry in self.entries:
             if entry.included is not None and (writer := self._writers.get(entry.included.path)) is not None:
                 writer.entry = entry
@@ -256,7 +261,7 @@ class Loader(MountedTree):
             self._tell_failure(fiber)
         if fiber.state is not FiberState.DISPOSED or not isinstance(entry := fiber.entry, Entry):
             return
-        is_own_end = entry.fiber is fiber and not entry.is_stopping and not self._works
+        is_own_end = entry.fiber is fiber and not entry.is_stopping
         if is_own_end and fiber.parent is not None and fiber.parent.fiber.accepts_effects:
             from dsh.composition.mount.editing import note
 

@@ -233,6 +233,7 @@ def _hand_over(pairs: list[Pair]) -> None:
     """Let the fibers of the first entries belong to the second ones."""
     for giver, taker in pairs:
         taker.fiber, taker.ctx, taker.error = giver.fiber, giver.ctx, giver.error
+        taker.is_given_up = giver.is_given_up
         if taker.fiber is not None:
             taker.fiber.entry = taker
 

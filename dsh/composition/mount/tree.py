@@ -140,7 +140,7 @@ class MountedTree(Service):
         assert isinstance(entry, Entry)
         entry.is_stopping = True
         await asyncio.wait((asyncio.ensure_future(fiber.dispose()),), timeout=GIVE_UP_S)
-        entry.fiber, entry.error = None, CompositionError(report.detail)
+        entry.fiber, entry.error, entry.is_given_up = None, CompositionError(report.detail), True
 
     def blocked_by(self, loop: asyncio.AbstractEventLoop, after_s: float) -> str:
         """Which row keeps the loop from going on, and where its code is. For another thread to ask."""
@@ -296,7 +296,7 @@ class MountedTree(Service):
             self._mount_in(entry, around.ctx)
 
     def _mount_in(self, entry: Entry, ctx: Context) -> None:
-        if entry.is_off or entry.is_live or entry.plugin is None:
+        if entry.is_off or entry.is_live or entry.is_given_up or entry.plugin is None:
             return
         if entry.is_logged:
             self.owner_ctx.logger.info("starting %s (%s)", entry.id, entry.row.name)

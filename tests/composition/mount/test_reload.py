@@ -302,6 +302,41 @@ async def test_the_events_of_an_edit(folder: Path) -> None:
 
 
 @aio
+async def test_an_optional_row_that_was_given_up_is_tried_again_only_when_it_changes(folder: Path) -> None:
+    async with Tree(folder) as tree:
+        tree.loader.bound_s = 0.05
+        stuck = row("stuck", optional=True)
+        await tree.load(rows(row("plain"), stuck))
+        given_up = tree.loader.resolve("stuck")
+        assert (given_up.fiber, given_up.is_given_up) == (None, True)
+        assert await edited(tree, rows(row("plain", config=1), stuck)) == ("plain",)
+        assert SEEN == ["-plain", "+plain 1"]
+        again = rows(row("plain", config=1), row("plain", "stuck", optional=True))
+        assert await edited(tree, again) == ("stuck",)
+        assert states(tree) == {"plain": "ACTIVE", "stuck": "ACTIVE"}
+
+
+@aio
+async def test_a_config_that_does_not_fit_once_its_services_are_read_is_not_applied(folder: Path) -> None:
+    async with Tree(folder) as tree:
+        both = (
+            "- insert: [{id: g, name: ./gives.py, config: %s}, {id: strict, name: ./strict.py, inject: [a], "
+        )
+        text = both + "config: {k: !expr '%s'}}]"
+        await tree.load(text % (5, 'svc.a["config"]'))
+        for wrong in (text % (5, 'str(svc.a["config"])'), text % ("x", 'svc.a["config"]')):
+            with pytest.raises(
+                BootError, match=r"strict .* expected integer but got string \(at k\), which comes"
+            ):
+                await edited(tree, wrong)
+            entry = tree.loader.resolve("strict")
+            assert entry.fiber is not None
+            assert (entry.fiber.config.k, entry.report()) == (5, None)
+        await edited(tree, text % (6, 'svc.a["config"]'))
+        assert SEEN[-1] == "+strict 6"
+
+
+@aio
 async def test_a_row_that_never_comes_up_is_given_up_and_undone(folder: Path) -> None:
     async with Tree(folder) as tree:
         await tree.load(rows(row("plain")))

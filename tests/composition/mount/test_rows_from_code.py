@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dsh.composition.mount.audit import BootError
 from dsh.composition.mount.loader import LOADER
 from dsh.composition.mount.transaction import StageError
 from dsh.errors import CompositionError
@@ -38,6 +39,13 @@ CODE = {
         from tests.composition.mount.test_rows_from_code import SEEN
         inject = {"loader": {"await": True}}
         def apply(ctx): SEEN.append("+late")
+    """,
+    "once": """
+        from tests.composition.mount.test_rows_from_code import SEEN
+        async def apply(ctx):
+            SEEN.append("+once")
+            ctx.effect(lambda: lambda: SEEN.append("-once"))
+            await ctx.fiber.dispose()
     """,
     "slow": """
         import asyncio
@@ -168,6 +176,38 @@ async def test_a_row_that_ends_itself_is_switched_off_and_stays_so(folder: Path)
         assert SEEN == ["+a None", "+b None", "-a"]
         await tree.loader.reload(composition(folder, rows(group("g", row("plain", "a", config=1)))))
         assert SEEN[3:] == ["-b", "+a 1"]
+
+
+@aio
+async def test_a_row_that_ends_itself_while_the_tree_starts_or_is_edited_is_switched_off_too(
+    folder: Path,
+) -> None:
+    async with Tree(folder) as tree:
+        once = [row("once"), row("slow")]
+        assert await tree.load(rows(*once)) == []
+        assert SEEN == ["+once", "-once", "+slow"]
+        assert tree.loader.resolve("once").row.disabled is True
+        more = rows(*once, row("once", "o2"), row("slow", "s2"))
+        await tree.loader.reload(composition(folder, more))
+        await tree.loader.create({"id": "o3", "name": str(folder / "once.py")})
+        assert SEEN[3:] == ["+once", "-once", "+slow", "+once", "-once"]
+        await tree.loader.reload(composition(folder, rows(*once, row("once", "o2"), row("plain"))))
+        assert SEEN[8:] == ["+plain None"]
+        assert [e.id for e in tree.loader.entries if e.is_disabled] == ["once", "o2", "o3"]
+
+
+@aio
+async def test_a_row_that_ended_itself_in_an_edit_that_was_undone_starts_when_it_is_tried_again(
+    folder: Path,
+) -> None:
+    async with Tree(folder) as tree:
+        await tree.load(rows(row("plain")))
+        for _ in range(2):
+            with pytest.raises(BootError):
+                await tree.loader.reload(composition(folder, rows(row("once"), row("slow"), row("fails"))))
+        assert SEEN.count("+once") == 2
+        assert ids(tree) == ["plain"]
+        assert tree.loader.steps == []
 
 
 @aio
