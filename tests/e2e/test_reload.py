@@ -1,6 +1,7 @@
 """A process that stays: its patch files are edited, and its rows follow."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -11,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from dsh.testing.workspace import PROGRAM, Workspace, finish
+from dsh.testing.workspace import PROGRAM, Workspace, finish, log_rows
+from tests.e2e.model import Model
+from tests.e2e.reply import bash, text
 
 ROW = """
 def apply(ctx, config):
@@ -281,6 +284,30 @@ def test_a_task_that_is_being_done_is_not_torn_from_what_it_uses(space: Workspac
         "it takes effect with the next start"
     )
     assert said[2:] == [f"dsh: {patch}: applied; changed rows: session-title"]
+
+
+def test_an_edit_of_the_model_s_adapter_lets_a_reply_that_streams_come_to_its_end(
+    space: Workspace, answering: Callable[..., Model]
+) -> None:
+    words = [f"w{n} " for n in range(40)]
+    model = answering({**bash("echo one"), "text": words, "delay_ms": 100}, text("over"))
+    process = space.start("--profile", "headless", "go")
+    try:
+        _await(lambda: bool(model.bodies()), process)
+        time.sleep(1.2)
+        write(space.home / "dsh.patch.yml", "- {id: llm-deepseek, merge: {maxTokens: 777}}\n")
+        done = finish(process)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert (done.code, done.stdout) == (0, "over\n"), done.stderr
+    assert f"dsh: {space.home}/dsh.patch.yml: applied; changed rows: llm-deepseek" in done.errors
+    assert [body["max_tokens"] for body in model.bodies()] == [256_000, 777]
+    kinds = [row.get("type") for row in log_rows(space.logs()[0])]
+    assert (kinds.count("assistant/message"), kinds.count("turn/end"), "llm/retry" in kinds) == (2, 1, False)
+    [first, _] = [row for row in log_rows(space.logs()[0]) if row.get("type") == "assistant/message"]
+    assert "".join(words) in str(first)
+    assert json.loads(space.run("sessions", "inspect", str(space.logs()[0]), "--json").stdout)["lastType"]
 
 
 def _await(is_so: Callable[[], bool], process: "subprocess.Popen[bytes]") -> None:
