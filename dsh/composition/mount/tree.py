@@ -101,8 +101,7 @@ class MountedTree(Service):
 
     async def settled(self) -> None:
         """Wait until no fiber of the tree is loading or unloading."""
-        kernel = self.owner_ctx.kernel
-        while moving := [f for r in kernel.runtimes.values() for f in r.fibers if f.state in MOVING]:
+        while moving := self.get_tasks():
             await asyncio.gather(*(fiber.quiet() for fiber in moving))
 
     async def rest(self, bound_s: float) -> None:
