@@ -128,11 +128,12 @@ class EffectOwner(ABC):
         effects = list(reversed(self._effects))
         first = [provider for effect in effects for provider in effect.providers()]
         for effect in (*first, *(e for e in effects if not e.is_provider)):
-            slow = asyncio.get_running_loop().call_later(
-                SLOW_DISPOSER_S, self.logger.warning, "still disposing %s of %s", effect.label, self.row_chain
-            )
+            slow = None
             try:
-                await effect()
+                disposal = effect()
+                if disposal.pending:
+                    slow = self.kernel.loop().call_later(SLOW_DISPOSER_S, self._tell_slow, effect)
+                await disposal
             except BaseException as raised:
                 error = contained(raised, f"disposing {effect.label}")
                 whose = self.row_chain
@@ -140,4 +141,8 @@ class EffectOwner(ABC):
                     "disposing %s of %s failed: %s", effect.label, whose, told(error), exc_info=error
                 )
             finally:
-                slow.cancel()
+                if slow is not None:
+                    slow.cancel()
+
+    def _tell_slow(self, effect: Effect) -> None:
+        self.logger.warning("still disposing %s of %s", effect.label, self.row_chain)
