@@ -232,6 +232,7 @@ def test_rows_that_wait_for_each_other_are_both_named(space: Workspace) -> None:
         "dsh: 2 entries did not activate:",
         "a (./a.py): pending (waiting for service(s): b)",
         "b (./b.py): pending (waiting for service(s): a)",
+        "hint: dsh explain a, with the same --profile and --patch, says why",
     ]
 
 
@@ -244,6 +245,7 @@ def test_rows_that_declare_what_the_other_waits_for_are_said_to_wait_in_a_circle
     assert lines[1:] == [
         "a (./a.py): pending (waiting for service(s): b); the rows wait in a circle: a -> b -> a",
         "b (./b.py): pending (waiting for service(s): a, nobody); the rows wait in a circle: b -> a -> b",
+        "hint: dsh explain a, with the same --profile and --patch, says why",
     ]
 
 

@@ -61,7 +61,8 @@ def without(space: Workspace, row: str, *, how: str = "remove: true") -> list[st
 def test_rows_that_need_it_are_named_with_the_service_they_wait_for(space: Workspace, row: str) -> None:
     done = space.run(*without(space, row))
     assert (done.code, done.stdout, space.logs()) == (3, "", [])
-    summary, *lines = done.errors
+    summary, *lines, hint = done.errors
+    assert hint == f"hint: dsh explain {NEEDED[row][0]}, with the same --profile and --patch, says why"
     count = len(NEEDED[row])
     assert summary == f"dsh: {count} {'entry' if count == 1 else 'entries'} did not activate:"
     assert [line.partition(" ")[0] for line in lines] == NEEDED[row]

@@ -1,5 +1,6 @@
 """What the boot says of rows that did not come up: causes first and once, then what only waits for them."""
 
+import shlex
 from typing import NamedTuple
 
 from dsh.composition.mount.wording import words_of
@@ -29,9 +30,9 @@ class BootError(CompositionError):
     Rows that failed for one reason share a line, as do all that wait while others have failed.
     """
 
-    def __init__(self, reports: list[RowReport], *, summary: str) -> None:
+    def __init__(self, reports: list[RowReport], *, summary: str, hint: str = "") -> None:
         self.reports = reports
-        super().__init__("\n".join([summary, *_lines(reports)]))
+        super().__init__("\n".join([summary, *_lines(reports)]), hint=hint)
 
 
 def not_loaded(reports: list[RowReport]) -> BootError:
@@ -42,8 +43,14 @@ def not_loaded(reports: list[RowReport]) -> BootError:
 
 def not_active(reports: list[RowReport]) -> BootError:
     """Rows that failed or wait once everything has come to rest; those that wait count if none failed."""
-    count = sum(not report.waits_for for report in reports) or len(reports)
-    return BootError(reports, summary=f"{count} {'entry' if count == 1 else 'entries'} did not activate:")
+    failed = sum(not report.waits_for for report in reports)
+    count = failed or len(reports)
+    why = f"dsh explain {shlex.quote(reports[0].id)}, with the same --profile and --patch, says why"
+    return BootError(
+        reports,
+        summary=f"{count} {'entry' if count == 1 else 'entries'} did not activate:",
+        hint="" if failed else why,
+    )
 
 
 def _lines(reports: list[RowReport]) -> list[str]:
