@@ -206,18 +206,18 @@ class Transaction:
     def _rebind(self, entries: list[Entry]) -> None:
         """Move rows to other addresses, in an order in which each is free; in a circle one steps aside."""
         waiting, has_parked = entries, False
+        reason = KernelError("")
         while waiting:
             blocked: list[Entry] = []
             for entry in waiting:
                 try:
                     self._tree.rebind(entry)
-                except KernelError:
-                    if has_parked and len(waiting) == 1:
-                        raise
+                except KernelError as error:
+                    reason = error
                     blocked.append(entry)
             if len(blocked) == len(waiting):
                 if has_parked:
-                    raise CompositionError(f"{blocked[0].id}: another row provides a service there already")
+                    raise StageError("apply", blocked[0], described(reason)) from reason
                 has_parked = True
                 for entry in blocked:
                     self._tree.park(entry)
