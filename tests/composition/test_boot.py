@@ -20,7 +20,10 @@ def test_the_demo_starts_with_an_empty_home_and_no_key(space: Workspace) -> None
     ("row", "named"),
     [
         ("session", "agent-loop (agent-loop): pending (waiting for service(s): sessions)"),
-        ("agent", "headless-runner (headless-runner): pending (waiting for service(s): agents, agentFactory)"),
+        (
+            "agent",
+            "headless-runner (headless-runner): pending (waiting for service(s): agents, agentFactory)",
+        ),
         ("subprocess", "bash-sandbox (bash-sandbox): pending (waiting for service(s): subprocess)"),
         ("headless-startup", "approval (approval): pending (waiting for service(s): headlessStartup)"),
     ],

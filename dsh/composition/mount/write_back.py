@@ -30,6 +30,8 @@ class WriteBack:
         """The include as it is mounted now."""
         self._is_dirty = False
         self._task: asyncio.Task[None] | None = None
+        self._last: tuple[bytes | None, bytes] | None = None
+        """What the file held before and after our last write: an edit that began earlier knows the former."""
 
     def schedule(self) -> None:
         """Write what the include holds, soon; calls until then are one write."""
@@ -53,23 +55,27 @@ class WriteBack:
             self._is_dirty = False
             included = self.entry.included
             assert included is not None
+            known = [included.data]
+            if self._last is not None and self._last[0] == included.data:
+                known.append(self._last[1])
             try:
-                data = await asyncio.to_thread(_written, included.path, included.data, included.document)
+                data = await asyncio.to_thread(_written, included.path, known, included.document)
             except DshError as error:
                 logger.error("the rows of %s are not written: %s", self.entry.id, error)
                 raise
+            self._last = (included.data, data)
             self.entry.included = (self.entry.included or included)._replace(data=data)
 
 
-def _written(path: Path, before: bytes | None, document: Seq) -> bytes:
-    """Bring the file to what the document says; answers its bytes."""
+def _written(path: Path, known: list[bytes | None], document: Seq) -> bytes:
+    """Bring a file that holds one of the known contents to what the document says; answers its bytes."""
     try:
         now: bytes | None = read_bytes(path)
     except FileNotFoundError:
         now = None
-    if now != before:
+    if now not in known:
         raise CompositionError(f"{path} was changed meanwhile; the change of its rows is not written")
-    made = _text(path, before, document).encode()
+    made = _text(path, now, document).encode()
     if made != now:
         for attempt in range(1, ATTEMPTS + 1):
             try:

@@ -139,6 +139,18 @@ async def test_rows_made_changed_and_removed_from_code_are_written(folder: Path)
 
 
 @aio
+async def test_a_change_that_began_before_an_earlier_one_was_written_is_written_too(folder: Path) -> None:
+    write(
+        folder / "plain.py", "import asyncio\nasync def apply(ctx, config):\n    await asyncio.sleep(0.03)\n"
+    )
+    async with Tree(folder) as tree:
+        await tree.load(include())
+        for n in range(5):
+            await tree.loader.update("i:a", {"config": {"n": n}})
+    assert read_yaml(folder / "more.yml")[0]["config"] == {"n": 4}
+
+
+@aio
 async def test_a_file_that_somebody_else_changed_is_not_overwritten(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
