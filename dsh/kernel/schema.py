@@ -3,7 +3,7 @@
 Absent and null are judged alike: where the field's type does not admit null, a null counts as absent,
 so the default applies or `missing required value` is reported. Nothing is coerced. A key that no field
 has is an error, or is left out where the caller wants to be told instead. Values are never printed, since
-they may be secrets.
+they may be secrets; what a struct's own code says is told without those that are marked.
 """
 
 import math
@@ -15,6 +15,7 @@ import msgspec
 
 from dsh.errors import CompositionError
 from dsh.kernel.foreign import contained
+from dsh.kernel.secret import told_without
 from dsh.kernel.shape import (
     admits_null,
     fields_of,
@@ -60,7 +61,7 @@ def resolve_config(schema: type[S], raw: Any, on_unknown: UnknownKey | None = No
     except ValidationError:
         raise
     except ValueError as error:  # raised by a struct's own __post_init__
-        raise ValidationError(str(error)) from None
+        raise ValidationError(told_without(str(error), raw, schema)) from None
     except (TypeError, NameError) as error:  # a type that msgspec does not know, or nobody
         raise ValidationError(f"the plugin's Config is no schema: {error}") from None
     except BaseException as error:  # what a struct's own code may raise
@@ -138,7 +139,7 @@ def _translated(error: msgspec.ValidationError, schema: Any, raw: Any) -> Valida
         expected = " | ".join(_name(part) for part in found[1].split(" | "))
         return ValidationError(f"expected {expected}{found[2] or ''} but got {_name(found[3])}", path)
     said = re.sub(r"^Expected `(\w+)`", lambda kind: f"expected {_name(kind[1])}", text)
-    return ValidationError(said[:1].lower() + said[1:], path)
+    return ValidationError(told_without(said[:1].lower() + said[1:], raw, schema), path)
 
 
 def _exact(schema: Any, raw: Any, path: str) -> str:

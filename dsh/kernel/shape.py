@@ -34,7 +34,7 @@ def fields_of(kind: Any, value: Mapping[Any, Any] | None = None) -> dict[str, An
     structs = [m for m in members(kind) if isinstance(m, type) and issubclass(m, msgspec.Struct)]
     if len(structs) > 1 and value is not None:
         structs = [m for m in structs if value.get(_tag_field(m)) == m.__struct_config__.tag]
-    return _fields(structs[0]) if len(structs) == 1 else None
+    return struct_fields(structs[0]) if len(structs) == 1 else None
 
 
 def _tag_field(struct: type[msgspec.Struct]) -> str:
@@ -42,7 +42,8 @@ def _tag_field(struct: type[msgspec.Struct]) -> str:
 
 
 @functools.lru_cache(maxsize=512)
-def _fields(struct: type[msgspec.Struct]) -> dict[str, Any]:
+def struct_fields(struct: type[msgspec.Struct]) -> dict[str, Any]:
+    """The keys that a struct takes, its tag too, with their types as they are written."""
     hints = get_type_hints(struct, include_extras=True)
     fields = {field.encode_name: hints[field.name] for field in msgspec.structs.fields(struct)}
     if struct.__struct_config__.tag is not None:

@@ -1,5 +1,6 @@
 """Where each value of a row's config comes from: a place in a file, or a default of the plugin's `Config`."""
 
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -9,6 +10,8 @@ from msgspec import inspect
 from dsh.composition.compose import LAUNCHER, Composition
 from dsh.composition.dump import shown
 from dsh.composition.value import Expr, Map, Mark, Seq
+from dsh.kernel.secret import Kinds, is_secret, kinds_below, kinds_of, without_secrets
+from dsh.masking import MASK, masked
 
 Path = tuple[str, ...]
 
@@ -34,30 +37,59 @@ def values_of(config: Any, schema: Any, at: Mark) -> list[Value]:
         schema: the plugin's `Config`, None where it has none.
         at: the place of the config as a whole.
     """
-    return list(_values(Map(at) if config is None and schema is not None else config, _type(schema), (), at))
+    whole = Map(at) if config is None and schema is not None else config
+    kinds = kinds_of(Any if schema is None else schema)
+    return list(_values(whole, _type(schema), kinds, (), at))
 
 
 def _type(schema: Any) -> inspect.Type | None:
     try:
         return None if schema is None else inspect.type_info(schema)
-    except TypeError:  # a type that only a hook could convert: what is written is told without it
+    except (
+        TypeError,
+        NameError,
+    ):  # a type that only a hook could convert, or nobody: what is written is told without it
         return None
 
 
-def _values(value: Any, kind: inspect.Type | None, path: Path, at: Mark) -> Iterator[Value]:
-    if isinstance(value, Map) and (value or isinstance(kind, inspect.StructType)):
-        yield from _mapping(value, kind, path)
+def _values(value: Any, kind: inspect.Type | None, kinds: Kinds, path: Path, at: Mark) -> Iterator[Value]:
+    """`kinds` are the types as they are written, by which secrets are known."""
+    if is_secret(kinds):
+        if value is not None or path:
+            yield Value(path, _hidden(value), at, is_default=False)
+    elif isinstance(value, Map) and (value or isinstance(kind, inspect.StructType)):
+        yield from _mapping(value, kind, kinds, path)
     elif isinstance(value, Seq) and any(isinstance(item, Map) for item in value):
         item_kind = _item(kind)
         for n, item in enumerate(value):
-            yield from _values(item, item_kind, (*path, str(n)), value.item_at(n))
+            yield from _values(item, item_kind, kinds_below(kinds, n), (*path, str(n)), value.item_at(n))
     elif value is not None or path:
-        yield Value(path, shown(value, path[-1] if path else ""), at, is_default=False)
+        yield Value(
+            path, shown(without_secrets(value, kinds), path[-1] if path else ""), at, is_default=False
+        )
 
 
-def _mapping(value: Map, kind: inspect.Type | None, path: Path) -> Iterator[Value]:
+def _hidden(value: Any) -> Any:
+    """What stands for a secret. Of an expression its source, without the constants: it says where from."""
+    if isinstance(value, Expr):
+        return Expr(masked(_CONSTANT.sub(_kept, value.text)), value.mark)
+    return value if value in (None, "") else MASK
+
+
+_CONSTANT = re.compile(
+    r"""(?P<env>\benv\s*[,\[]\s*)?(?:'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")|\b\d[\w.]*""", re.DOTALL
+)
+
+
+def _kept(found: re.Match[str]) -> str:
+    """The name of a variable of the environment stays."""
+    return found[0] if found["env"] else f"'{MASK}'"
+
+
+def _mapping(value: Map, kind: inspect.Type | None, kinds: Kinds, path: Path) -> Iterator[Value]:
     struct = kind if isinstance(kind, inspect.StructType) else None
     fields = {field.encode_name: field for field in struct.fields} if struct is not None else {}
+    has_secret = any(is_secret(kinds_below(kinds, key)) for key in fields)
     open_fields = dict(fields)
     for key, item in value.items():
         here, at = (*path, key), value.value_at(key)
@@ -66,14 +98,16 @@ def _mapping(value: Map, kind: inspect.Type | None, path: Path) -> Iterator[Valu
             continue
         open_fields.pop(key, None)
         if field is None and struct is not None:
-            yield Value(here, shown(item, key), at, is_default=False, is_unknown=True)
+            said = shown(item, key) if not has_secret else _hidden(item)  # perhaps one, misspelt
+            yield Value(here, said, at, is_default=False, is_unknown=True)
         else:
-            yield from _values(item, _inner(field.type if field is not None else _item(kind)), here, at)
+            inner = _inner(field.type if field is not None else _item(kind))
+            yield from _values(item, inner, kinds_below(kinds, key), here, at)
     for key, field in open_fields.items():
         default = _default(field)
         if default is not msgspec.NODEFAULT:
             mark = value.value_at(key) if key in value else None
-            yield from _defaults(default, (*path, key), mark)
+            yield from _defaults(without_secrets(default, kinds_below(kinds, key)), (*path, key), mark)
 
 
 def _defaults(value: Any, path: Path, mark: Mark | None) -> Iterator[Value]:
@@ -120,9 +154,9 @@ def _default(field: inspect.Field) -> Any:
     if value is msgspec.NODEFAULT or value is msgspec.UNSET:
         return msgspec.NODEFAULT
     try:
-        return shown(msgspec.to_builtins(value, str_keys=True))
+        return msgspec.to_builtins(value, str_keys=True)
     except TypeError:
-        return shown(str(value))
+        return str(value)
 
 
 def lost_keys(config: Any, dropped: list[tuple[str, Path]]) -> list[tuple[str, Path]]:
