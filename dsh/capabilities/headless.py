@@ -70,7 +70,8 @@ def parse_arguments(args: Sequence[str]) -> HeadlessArguments:
                 raise UsageError(f"{flag} needs a directory")
         elif word.startswith("-"):
             raise UsageError(
-                f"unknown option {from_system(flag)!r}", hint="a task that starts with a dash: dsh run -- …"
+                f"unknown option {from_system(flag)!r}",
+                hint=f"{_meant(flag)}a task that starts with a dash: dsh run -- …",
             )
         else:
             words.append(word)
@@ -86,3 +87,14 @@ def requested_directory(args: Sequence[str]) -> str | None:
         return parse_arguments(args).cwd
     except UsageError:
         return None
+
+
+_BEFORE_THE_TASK = ("--profile", "--patch", "--locked", "--dump-config", "--dump-default-config", "--version")
+"""Flags that the launcher reads; a misspelt one ends up here."""
+
+
+def _meant(flag: str) -> str:
+    from dsh.composition.grammar import closest
+
+    found = closest(flag, ["--cwd", "--help", *_BEFORE_THE_TASK])
+    return f"did you mean {found[0]!r}? " if found else ""

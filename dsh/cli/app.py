@@ -3,13 +3,14 @@
 `dsh run` and the launcher's flags never come here (`argv.py` reads them); they stand here for the help.
 """
 
+import re
 import sys
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from dsh.cli.argv import DEFAULT_PROFILE
+from dsh.cli.argv import DEFAULT_PROFILE, did_you_mean
 from dsh.cli.stream import unwritable
 from dsh.errors import UsageError
 
@@ -100,11 +101,16 @@ def plugin_profile(ctx: typer.Context, profile: ProfileOption = None) -> None:
     ctx.obj = profile
 
 
-def _named(ctx: typer.Context, profile: str | None) -> str:
+def _named(ctx: typer.Context, profile: str | None, words: Sequence[str] = ()) -> str:
     """The profile that a `dsh plugin` is about: named after the word `add`, `remove` or `list`, or before."""
     chosen: str | None = ctx.obj if profile is None else profile
     if chosen is None:
-        raise UsageError("--profile NAME is required", hint=f"dsh plugin {ctx.info_name} --profile NAME")
+        flags = (word.partition("=")[0] for word in words if word.startswith("--"))
+        slip = next((flag for flag in flags if did_you_mean(flag, ("--profile",))), None)
+        wrong = f", found {slip}" if slip is not None else ""
+        raise UsageError(
+            f"--profile NAME is required{wrong}", hint=f"dsh plugin {ctx.info_name} --profile NAME"
+        )
     return chosen
 
 
@@ -124,7 +130,7 @@ def plugin_add(
     """Install packages into the profile's own folder (-U: newer versions too)."""
     from dsh.cli.plugin import add as body
 
-    raise typer.Exit(body(_named(ctx, profile), words or [], manager))
+    raise typer.Exit(body(_named(ctx, profile, words or ()), words or [], manager))
 
 
 @plugin.command("remove")
@@ -170,5 +176,26 @@ def run(words: Sequence[str]) -> int:
         message = getattr(error, "format_message", None)  # the base class of Typer's own errors is private
         if message is None:
             raise
-        raise UsageError(str(message()), hint=f"dsh {words[0]} --help") from error
+        text, hint = _told(str(message()), error)
+        raise UsageError(text, hint=f"{hint}dsh {words[0]} --help") from error
     return answer if isinstance(answer, int) else 0
+
+
+_OTHER_WORDS = {"install": "add", "upgrade": "add", "uninstall": "remove", "delete": "remove", "show": "list"}
+"""What other package managers call the commands."""
+
+
+def _told(text: str, error: Exception) -> tuple[str, str]:
+    """An error of the library in a sentence, and the beginning of a hint: the word that was meant."""
+    command = getattr(getattr(error, "ctx", None), "command", None)
+    commands: dict[str, object] = getattr(command, "commands", {})
+    if found := re.match(r"No such command '(.*?)'", text):
+        others = [word for word, meant in _OTHER_WORDS.items() if meant in commands]
+        hint = did_you_mean(found[1], [*others, *commands])
+        for other in others:
+            hint = hint.replace(repr(other), repr(_OTHER_WORDS[other]))
+        return found[0], hint
+    if found := re.match(r"No such option: (\S+)", text):
+        known = [flag for param in getattr(command, "params", ()) for flag in param.opts]
+        return found[0], did_you_mean(found[1].partition("=")[0], known)
+    return text, ""

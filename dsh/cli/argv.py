@@ -4,7 +4,7 @@ The first word that is no launcher flag starts the app's arguments, which are ke
 (`spec/composition.md` §9). A command of the launcher is one only as the very first word.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from dsh.errors import UsageError
@@ -32,7 +32,10 @@ _SWITCHES = {
     "--help": "help",
     "-h": "help",
 }
+_TASK = 'a task is given to run: dsh run "fix the failing test"'
 _HELP = "dsh --help lists the options"
+LONGEST_WORD = 100
+"""Longer ones are texts: comparing them takes the square of their length."""
 
 
 class Invocation(NamedTuple):
@@ -95,6 +98,14 @@ def parse(argv: Sequence[str]) -> Invocation:
     return _decide(found, set(switches))
 
 
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The beginning of a hint that names the known word most like this one; empty where none is."""
+    from difflib import get_close_matches  # only for who mistyped something
+
+    found = get_close_matches(word, list(known), n=1) if 1 < len(word) <= LONGEST_WORD else []
+    return f"did you mean {found[0]!r}? " if found else ""
+
+
 def _last(values: list[str]) -> str | None:
     return values[-1] if values else None
 
@@ -113,12 +124,14 @@ def _decide(found: Invocation, switches: set[str]) -> Invocation:
             f"{found.rest[0]} is a command only as the first word", hint=f"dsh {found.rest[0]} …"
         )
     if found.rest and not found.rest[0].startswith("-"):
+        meant = did_you_mean(found.rest[0], ("run", *COMMANDS))
         raise UsageError(
             f"no command {found.rest[0]!r}",
-            hint='a task is given to run: dsh run "fix the failing test"; dsh --help lists the commands',
+            hint=f"{meant}{_TASK}; dsh --help lists the commands",
         )
     if found.rest:
-        raise UsageError(f"unknown option {found.rest[0]!r}", hint=_HELP)
+        meant = did_you_mean(found.rest[0].partition("=")[0], (*_WITH_VALUE, *_SWITCHES))
+        raise UsageError(f"unknown option {found.rest[0]!r}", hint=meant + _HELP)
     raise UsageError(
         "--profile NAME is required", hint='for one task: dsh run "fix the failing test"; more: dsh --help'
     )

@@ -123,3 +123,30 @@ def test_parsing_is_total(line: list[str]) -> None:
     except UsageError:
         return
     assert found.action != "boot" or found.profile
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        (["expalin"], "did you mean 'explain'?"),
+        (["session"], "did you mean 'sessions'?"),
+        (["plugn", "list"], "did you mean 'plugin'?"),
+        (["rnu", "do it"], "did you mean 'run'?"),
+        (["--dumpconfig"], "did you mean '--dump-config'?"),
+        (["--profil=demo", "x"], "did you mean '--profile'?"),
+        (["--patch", "p", "--lokced", "l"], "did you mean '--locked'?"),
+    ],
+)
+def test_a_slip_names_the_closest_word(line: list[str], meant: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(line)
+    assert caught.value.hint.startswith(meant)
+
+
+@pytest.mark.parametrize(
+    "line", [["doctor"], ["--frob"], ["fix the failing test"], ["x" * 1_000_000], ["-x"]]
+)
+def test_what_is_like_no_word_names_none(line: list[str]) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(line)
+    assert "did you mean" not in caught.value.hint

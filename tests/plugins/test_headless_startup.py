@@ -78,6 +78,12 @@ def test_unknown_flag_is_a_usage_error(words: list[str]) -> None:
         parse_arguments(words)
 
 
+def test_an_unknown_flag_that_is_like_one_of_the_launcher_names_it() -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_arguments(["--dumpconfig", "x"])
+    assert caught.value.hint.startswith("did you mean '--dump-config'?")
+
+
 @pytest.mark.parametrize(
     ("words", "directory"),
     [
