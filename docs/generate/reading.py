@@ -21,8 +21,8 @@ READING = (
         "root",
         "event",
     ),
-    *("internal", "service", "view", "accessor", "scope", "cancel", "schema", "shape", "tree", "journal"),
-    *("foreign", "task"),
+    *("internal", "service", "view", "accessor", "scope", "cancel", "schema", "shape", "secret", "tree"),
+    *("journal", "foreign", "task"),
 )
 
 

@@ -24,10 +24,13 @@ from dsh.capabilities.fs import (
     Present,
     ReplaceIfVersion,
 )
-from dsh.kernel import Context
+from dsh.kernel import Context, ServiceKey
 from dsh.session.log import Session
 
-provide = ()
+OBSERVATIONS: ServiceKey["Observations"] = ServiceKey("fsObservations")
+"""Provided so that there is one: the first answers every intent, a second would never be asked."""
+
+provide = [OBSERVATIONS]
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True):
@@ -80,6 +83,7 @@ class Observations:
 
 def apply(ctx: Context, config: Config) -> None:
     seen = Observations()
+    ctx.provide(OBSERVATIONS, seen)
     ctx.on(FS_WRITE_INTENT, seen.write_intent)
     ctx.on(FS_EDIT_INTENT, seen.edit_intent)
     ctx.on(FS_OBSERVED, seen.record)

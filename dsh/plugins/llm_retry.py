@@ -12,13 +12,16 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from dsh.agent.contract import AGENT_REQUEST_ERROR, RequestFailed, RetryRequest
-from dsh.kernel import Cancelled, CancelToken, Context
+from dsh.kernel import Cancelled, CancelToken, Context, ServiceKey
 from dsh.llm.adapter import RetryPolicy
 from dsh.llm.retry import policy_key, retry_delay_ms
 from dsh.session.log import Session
 from dsh.session.value import JsonObject
 
-provide = ()
+RETRIES: ServiceKey["RetryExecutor"] = ServiceKey("llmRetry")
+"""Provided so that there is one: two would each repeat an attempt, so one failure would be retried twice."""
+
+provide = [RETRIES]
 
 Next = Callable[[], Awaitable[RetryRequest | None]]
 Sleep = Callable[[CancelToken, float], Awaitable[None]]
@@ -30,6 +33,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
 
 def apply(ctx: Context, config: Config) -> None:
     executor = RetryExecutor(ctx)
+    ctx.provide(RETRIES, executor)
     ctx.effect(lambda: executor.close, "waiting retries")
     ctx.on(AGENT_REQUEST_ERROR, executor.recover)
 

@@ -9,12 +9,15 @@ from dsh.capabilities.launch import LAUNCH_ENVIRONMENT
 from dsh.capabilities.sandbox import SANDBOX_POLICY, SandboxMode
 from dsh.capabilities.settings_section import install_settings_section
 from dsh.errors import CompositionError
-from dsh.kernel import Context, ValidationError
+from dsh.kernel import Context, ServiceKey, ValidationError
 from dsh.session.log import Session
 from dsh.session.store import SESSION_CREATED
 
 inject = [SANDBOX_POLICY, APPROVAL]
-provide = ()
+PRESETS: ServiceKey["Presets"] = ServiceKey("permission")
+"""Provided so that there is one: of two tables the first that sees a new session decides."""
+
+provide = [PRESETS]
 
 MODE_VARIABLE = "DSH_PERMISSION_MODE"
 DERIVED_NAME = "custom"
@@ -165,4 +168,6 @@ class Choice:
 
 
 def apply(ctx: Context, config: Config) -> None:
-    ctx.on(SESSION_CREATED, Presets(config.presets, Choice(ctx, config).now).pin)
+    presets = Presets(config.presets, Choice(ctx, config).now)
+    ctx.provide(PRESETS, presets)
+    ctx.on(SESSION_CREATED, presets.pin)

@@ -15,11 +15,14 @@ from dsh.composition.compose import Composition
 from dsh.composition.home import home_path
 from dsh.composition.mount.loader import LOADER
 from dsh.errors import DshError
-from dsh.kernel import Context
+from dsh.kernel import Context, ServiceKey
 from dsh.session.log import Session
 
 inject = [LOADER]
-provide = ()
+RECORDER: ServiceKey["Recorder"] = ServiceKey("sessionComposition")
+"""Provided so that there is one: a second would find everything written."""
+
+provide = [RECORDER]
 
 MOUNTED = "composition/mounted"
 
@@ -85,5 +88,6 @@ class Recorder:
 
 def apply(ctx: Context, config: Config) -> None:
     recorder = Recorder(ctx)
+    ctx.provide(RECORDER, recorder)
     ctx.on(AGENT_STATUS, recorder.status_changed, global_=True)
     ctx.on(AGENT_PRE_STEP, recorder.before_step, global_=True)

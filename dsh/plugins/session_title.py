@@ -11,7 +11,7 @@ import msgspec
 
 from dsh.capabilities.bounds import Amount
 from dsh.errors import CompositionError
-from dsh.kernel import Context
+from dsh.kernel import Context, ServiceKey
 from dsh.session.error import SessionError
 from dsh.session.log import Session
 from dsh.session.message import Message
@@ -19,7 +19,10 @@ from dsh.session.store import SESSION_EVENT, SESSIONS, Appended
 from dsh.unicode import valid
 
 inject = [SESSIONS]
-provide = ()
+TITLES: ServiceKey["Titles"] = ServiceKey("sessionTitle")
+"""Provided so that there is one: a session has one title, and the first to write it wins."""
+
+provide = [TITLES]
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
@@ -110,4 +113,6 @@ def apply(ctx: Context, config: Config) -> None:
             f"fallbackMaxBytes {config.fallback_max_bytes} is more than "
             f"maxTitleBytes {config.max_title_bytes}"
         )
-    ctx.on(SESSION_EVENT, Titles(ctx, config).on_event)
+    titles = Titles(ctx, config)
+    ctx.provide(TITLES, titles)
+    ctx.on(SESSION_EVENT, titles.on_event)
