@@ -21,7 +21,7 @@ from dsh.agent.registry import AGENT_FACTORY, AGENTS
 from dsh.capabilities.launch import APP_EXIT, APP_INTERRUPT, APP_OUTPUT, BOOT, AppOutput, Interrupt
 from dsh.composition.home import home_label
 from dsh.errors import CredentialError, DshError
-from dsh.kernel import CancelToken, Context
+from dsh.kernel import CancelToken, Context, ServiceKey
 from dsh.kernel.foreign import contained
 from dsh.llm.failure import CREDENTIAL_CODES
 from dsh.session.chunk_run import ChunkRun
@@ -30,7 +30,10 @@ from dsh.session.message import text_of, user_message
 from dsh.session.store import SESSIONS
 
 inject = [BOOT, APP_EXIT, APP_OUTPUT, AGENTS, AGENT_FACTORY, SESSIONS, DEFAULT_MODEL]
-provide = ()
+RUN: ServiceKey["Run"] = ServiceKey("headlessRunner")
+"""Provided so that there is one: a process has one task, and the first to be done would end it."""
+
+provide = [RUN]
 
 GRACE_S = 8.0
 """How long a cancelled agent may take to become idle; a tool body has 5 s of it (`design.md` §10.3)."""
@@ -217,6 +220,7 @@ def apply(ctx: Context, config: Config) -> None:
 def start(ctx: Context, task: str, *, grace_s: float = GRACE_S) -> None:
     """Run `task` as an effect of `ctx`, and answer signals for it."""
     run = Run(ctx, task, grace_s)
+    ctx.provide(RUN, run)
     ctx.fiber.held = HELD
     ctx.on(APP_INTERRUPT, run.interrupt)
     ctx.spawn(run.main(), "headless run")
