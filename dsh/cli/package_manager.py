@@ -6,12 +6,13 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Literal, NamedTuple
 
+from dsh.composition.requirement import is_archive
 from dsh.errors import DshError, UsageError
 
 Name = Literal["pip", "uv"]
@@ -50,8 +51,12 @@ class PackageManager(NamedTuple):
     command: tuple[str, ...]
     """The first words of `install`."""
 
-    def install(self, words: list[str], *, target: Path, constraints: Path) -> int:
+    def install(self, words: list[str], *, target: Path, constraints: Path, places: Sequence[str]) -> int:
         """Install into an empty folder; answers the package manager's exit code.
+
+        Args:
+            places: the paths and URLs among the words. They are built and fetched anew: pip keeps what it
+                built of an archive, uv of a folder too, and would not look whether the code is another.
 
         What it says goes to standard error; standard output stays ours. It runs in the current folder, from
         which relative paths among the words are meant.
@@ -61,6 +66,10 @@ class PackageManager(NamedTuple):
         """
         environment = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
         line = [*self.command, "--target", str(target), "--constraint", str(constraints), *words]
+        if self.name == "uv" and places:
+            line.append("--no-cache")
+        elif any(map(is_archive, places)):
+            line.append("--no-cache-dir")
         with subprocess.Popen(line, stdout=2, env=environment) as process:
             try:
                 return process.wait()

@@ -23,7 +23,7 @@ from dsh.composition.package.manifest import (
     requirements,
 )
 from dsh.composition.package.plan import Plan, plan_add, plan_remove
-from dsh.composition.package.site import Package, installation, packages_in
+from dsh.composition.package.site import Package, check_folder, installation, packages_in
 from dsh.composition.package.stub import write_stubs
 from dsh.composition.package.update import SiteError, Staging, staged
 from dsh.composition.profile import (
@@ -39,6 +39,7 @@ from dsh.composition.profile import (
 )
 from dsh.composition.requirement import project_of, split_words
 from dsh.composition.text.user_file import locked, replace
+from dsh.masking import masked_urls
 
 LOCK_WAIT_S = 600.0
 """How long to wait for another `dsh plugin` of the same profile; it may be downloading."""
@@ -84,6 +85,7 @@ def _changed(profile: str, manager: str | None, plan: Callable[[Profile, dict[st
     check_home(home)
     check_profile_name(profile)
     folder, site = profile_folder(home, profile), site_folder(home, profile)
+    check_folder(site)
     _manifest(profile, home)  # a broken one is told before anything else
     install = find_manager(manager)
     is_new = not os.path.lexists(folder)
@@ -112,7 +114,9 @@ def _exchanged(
     with staged(site_folder(home, place.manifest.name)) as staging:
         constraints = write_stubs(staging.stubs, installation().values(), _recorded(wish.pinned))
         if wish.words:
-            code = install.install(wish.words, target=staging.target, constraints=constraints)
+            code = install.install(
+                wish.words, target=staging.target, constraints=constraints, places=wish.places
+            )
             if code:
                 notice(f"dsh: {install.name} failed in profile directory {folder}; nothing has changed")
                 return code
@@ -147,7 +151,9 @@ def _finish(home: Path, place: _Place, staging: Staging, before: dict[str, Packa
     staging.take_over(before, wish.asked)
     after = packages_in(staging.target)
     fresh = frozenset(staging.fresh)
-    requires = requirements(place.manifest.requires, wish.specs, after, fresh, wish.dropped)
+    foreign = {key: spec for spec in wish.specs if (key := project_of(spec)) and key not in staging.met}
+    dropped = wish.dropped.union(foreign)
+    requires = requirements(place.manifest.requires, wish.specs, after, fresh, dropped)
     made = reconciled(
         place.text, place.path, place.manifest, requires, (before, after), set(installed_names())
     )
@@ -164,7 +170,7 @@ def _finish(home: Path, place: _Place, staging: Staging, before: dict[str, Packa
         raise
     if place.is_new:
         notice(f"dsh: initialized profile {name} at {profile_folder(home, name)}")
-    _tell(name, before, after, made)
+    _tell(name, before, after, fresh, made, foreign)
     _tell_there(wish.specs, after)
     if place.is_new and name not in shipped_names("profiles"):
         _tell_app(place, made.added)
@@ -179,7 +185,15 @@ def _take_away(folder: Path) -> None:
         return
 
 
-def _tell(profile: str, before: dict[str, Package], after: dict[str, Package], made: Reconciled) -> None:
+def _tell(
+    profile: str,
+    before: dict[str, Package],
+    after: dict[str, Package],
+    fresh: frozenset[str],
+    made: Reconciled,
+    foreign: dict[str, str],
+) -> None:
+    """What has changed. `foreign` are requirements whose marker is false here, by name."""
     lines = []
     for key, one in after.items():
         old = before.get(key)
@@ -188,12 +202,20 @@ def _tell(profile: str, before: dict[str, Package], after: dict[str, Package], m
             lines.append(f"added {one.name} {one.version}{why}")
         elif old.version != one.version:
             lines.append(f"changed {one.name} from {old.version} to {one.version}")
+        elif key in fresh and (one.source or old.source):
+            lines.append(f"installed {one.name} {one.version} anew{_from(one)}")
     lines += [f"removed {one.name} {one.version}" for key, one in before.items() if key not in after]
     lines += [f"bundle {name} is now part of it" for name in made.added]
     lines += [f"bundle {name} is no longer part of it" for name in made.removed]
     lines += [f"its bundle {name} is not used: dsh or the installation brings one" for name in made.shadowed]
+    lines += [f"{spec!r} is not for this Python or system: left out" for spec in foreign.values()]
     for line in lines or ["nothing to change"]:
         notice(f"dsh: profile {profile}: {line}")
+
+
+def _from(package: Package) -> str:
+    place = package.source.partition(" @ ")[2] if package.source is not None else ""
+    return f" from {masked_urls(place)}" if place else ""
 
 
 def _tell_app(place: _Place, bundles: list[str]) -> None:

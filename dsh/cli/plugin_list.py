@@ -6,7 +6,7 @@ from dsh.cli.stream import write_all
 from dsh.composition.bundle import installed_names
 from dsh.composition.home import home_path
 from dsh.composition.lock.plugin_version import is_built_in
-from dsh.composition.package.site import Package, packages_in
+from dsh.composition.package.site import Package, check_folder, packages_in
 from dsh.composition.profile import Profile, find_profile, shipped_names, site_folder
 from dsh.composition.requirement import missing, project_of
 from dsh.unicode import valid
@@ -26,6 +26,7 @@ def show(profile: str, json_output: bool) -> int:
     home = home_path()
     manifest = find_profile(profile, home)
     site = site_folder(home, profile)
+    check_folder(site)
     packages = packages_in(site)
     required = {project_of(spec) or spec: spec for spec in manifest.requires}
     absent = missing(manifest.requires, site)

@@ -3,6 +3,7 @@
 Only as much as is needed to keep a profile's list of requirements; the package manager judges the rest.
 """
 
+import os
 import re
 import tomllib
 from importlib.metadata import distributions
@@ -109,6 +110,30 @@ def is_place(spec: str) -> bool:
     """Whether a requirement is a path or URL rather than a name."""
     head = spec.partition("@")[0] if re.match(r"[A-Za-z0-9._-]+(\[[^\]]*\])?\s*@", spec) else spec
     return "/" in head or head.startswith((".", "file:")) or head.endswith(".whl")
+
+
+def place_of(spec: str) -> str | None:
+    """Where a requirement that is a path or URL, by itself or behind a name, points to: a URL, no revision.
+
+    Paths are meant from the current folder. None for a requirement that is only named.
+    """
+    if found := re.match(r"\s*[A-Za-z0-9._-]+\s*(?:\[[^\]]*\])?\s*@\s*(?P<url>\S+)", spec):
+        spec = found["url"]
+    elif not is_place(spec):
+        return None
+    text = spec.partition("#")[0].partition("[")[0].strip()
+    if "://" not in text and not text.startswith("file:"):
+        return unquote(Path(os.path.normpath(Path.cwd() / text)).as_uri())
+    head, slash, tail = unquote(text).rpartition("/")
+    if re.match(r"(?:git|hg|svn|bzr)\+", text):
+        tail = tail.partition("@")[0]
+    return f"{head}{slash}{tail}".rstrip("/")
+
+
+def is_archive(spec: str) -> bool:
+    """Whether a path or URL names a source archive, whose built form a package manager keeps by its name."""
+    place = place_of(spec)
+    return place is not None and place.endswith((".zip", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz"))
 
 
 def without_version(spec: str) -> str:

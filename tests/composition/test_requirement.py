@@ -4,7 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from dsh.composition.requirement import canonical, is_place, project_of, split_words, without_version
+from dsh.composition.requirement import (
+    canonical,
+    is_archive,
+    is_place,
+    place_of,
+    project_of,
+    split_words,
+    without_version,
+)
 from dsh.errors import UsageError
 
 
@@ -64,3 +72,30 @@ def test_names_paths_and_what_is_left_without_a_version() -> None:
     ]
     assert without_version("a[x, y]>=1; python_version > '3'") == "a[x, y]"
     assert without_version("a @ file:///b") == "a"
+
+
+@pytest.mark.parametrize(
+    ("spec", "place"),
+    [
+        ("lone", None),
+        ("lone>=1; python_version > '3'", None),
+        ("lone @ file:///a/b%20c/", "file:///a/b c"),
+        ("lone[x] @ https://host/lone-1.0.tar.gz#sha256=0", "https://host/lone-1.0.tar.gz"),
+        ("git+https://host/a/lone.git@v2#egg=lone", "git+https://host/a/lone.git"),
+        ("lone @ git+ssh://git@host/a/lone@main", "git+ssh://git@host/a/lone"),
+    ],
+)
+def test_the_place_of_a_requirement_has_no_revision(spec: str, place: str | None) -> None:
+    assert place_of(spec) == place
+
+
+def test_a_path_and_the_url_of_it_are_one_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for spec in (".", "./", "../" + tmp_path.name, f".{'[extra]'}", f"x @ {tmp_path.as_uri()}"):
+        assert place_of(spec) == f"file://{tmp_path}"
+
+
+def test_what_is_built_and_kept_by_its_name_is_a_source_archive() -> None:
+    assert is_archive("./lone-1.0.tar.gz")
+    assert is_archive("lone @ https://host/lone.zip#sha256=0")
+    assert not any(map(is_archive, (".", "./lone-1.0-py3-none-any.whl", "lone", "git+https://host/lone")))

@@ -1,10 +1,11 @@
 """What a change to a profile's packages asks of the package manager. Pure: from the wish to its words."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from dsh.composition.grammar import closest
 from dsh.composition.package.site import Package
-from dsh.composition.requirement import Words, canonical, project_of, without_version
+from dsh.composition.requirement import Words, canonical, place_of, project_of, without_version
 from dsh.errors import UsageError
 
 _REQUIREMENTS = frozenset(("-r", "--requirement", "--requirements"))
@@ -24,15 +25,19 @@ class Plan(NamedTuple):
     """Canonical names of what is no longer asked for."""
     asked: frozenset[str] | None
     """Canonical names of all that is asked for; None where only the package manager knows."""
+    places: Sequence[str] = ()
+    """The paths and URLs among the words: what lies there now is wanted, whatever was there before."""
 
 
 def plan_add(words: Words, requires: list[str], there: dict[str, Package]) -> Plan:
     """Install what is named, and what `profile.yml` requires and is missing.
 
-    What is named gets its newest fitting version. All else stays as it is; with `-U` the packages that others
-    need may change too, and with `-U` alone everything.
+    What is named gets its newest fitting version, and what is a path or URL is installed anew. All else stays
+    as it is; with `-U` the packages that others need may change too, and with `-U` alone everything.
     """
+    places = {place for spec in words.specs if (place := place_of(spec)) is not None}
     named = {project_of(spec) for spec in words.specs}
+    named |= {key for key, one in there.items() if one.source is not None and place_of(one.source) in places}
     everything = words.is_upgrade and not words.specs
     asked = _asked(requires, there)
     again, pinned = [], []
@@ -48,7 +53,8 @@ def plan_add(words: Words, requires: list[str], there: dict[str, Package]) -> Pl
         pinned += [one for key, one in there.items() if key not in named and key not in asked]
     wanted = [*words.specs, *again]
     line = [*words.options, *wanted] if wanted or _REQUIREMENTS & set(words.options) else []
-    return Plan(line, pinned, words.specs, frozenset(), _all_named(words, asked))
+    from_places = [spec for spec in wanted if place_of(spec) is not None]
+    return Plan(line, pinned, words.specs, frozenset(), _all_named(words, asked), from_places)
 
 
 def plan_remove(names: list[str], profile: str, requires: list[str], there: dict[str, Package]) -> Plan:

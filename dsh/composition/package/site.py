@@ -2,6 +2,8 @@
 
 import importlib
 import json
+import os
+import shlex
 from collections.abc import Iterable
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import NamedTuple
 
 from dsh.composition.bundle import GROUP as BUNDLES
 from dsh.composition.requirement import canonical
+from dsh.errors import CompositionError
 
 PLUGINS = "dsh.plugins"
 """The entry-point group of plugins."""
@@ -35,6 +38,15 @@ class Package(NamedTuple):
     def key(self) -> str:
         """Its canonical name."""
         return canonical(self.name)
+
+
+def check_folder(site: Path) -> None:
+    """Raise `CompositionError` where something that is no folder stands in the place of a `site`."""
+    if os.path.lexists(site) and not site.is_dir():
+        raise CompositionError(
+            f"{site} is not a folder; dsh plugin keeps the profile's packages in one of that name",
+            hint=f"move it away: mv {shlex.quote(str(site))} {shlex.quote(str(site))}.old",
+        )
 
 
 def packages_in(folder: Path) -> dict[str, Package]:

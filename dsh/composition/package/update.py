@@ -37,6 +37,8 @@ class Staging:
         self.stubs = self.folder / "stubs"
         self.fresh: set[str] = set()
         """Canonical names of what the package manager has installed, known after `take_over`."""
+        self.met: set[str] = set()
+        """The same with those that were there already: all but requirements that are not for this machine."""
         self._old = self.folder / "old"
 
     def begin(self) -> None:
@@ -75,6 +77,7 @@ class Staging:
         for folder in stands_for:
             shutil.rmtree(folder)
         self.fresh = set(packages_in(self.target))
+        self.met = self.fresh | kept
         owned = {".lock", "__pycache__"}
         for key, package in packages.items():
             if package.files is not None:
