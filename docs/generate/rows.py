@@ -9,6 +9,7 @@ from docs.generate.markdown import code, fenced, listed, table
 from docs.generate.schema import ABSENT, BELOW, REQUIRED, Key, keys_of
 from docs.generate.source import first_paragraph, loaded, module_doc, module_names
 from dsh.composition.dump import dump_rows
+from dsh.composition.grammar import services_of
 from dsh.composition.mount.resolve import exported, find_plugin
 from dsh.composition.plugin_name import normalise
 from dsh.composition.profile import read_layer, shipped, shipped_names
@@ -48,7 +49,7 @@ class Shipped(NamedTuple):
     @property
     def injects(self) -> list[str]:
         own = self.plugin.injects if self.plugin else []
-        return [*own, *(name for name in self.row.get("inject") or () if name not in own)]
+        return [*own, *(name for name in services_of(self.row.get("inject")) if name not in own)]
 
 
 def _modules(name: str) -> list[str]:

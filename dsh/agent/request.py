@@ -76,6 +76,7 @@ class RequestBuilder:
         return BuiltRequest(mark(request), prepared)
 
     async def _prepare(self, config: LlmCallConfig, scope: StepScope) -> PreparedCall | None:
+        scope.routes.hold(config.provider)
         call = scope.services.llm.prepare_call(config, scope.signal)
         try:
             return await scope.grace.wait(call, f"the adapter of route {config.provider}")

@@ -8,6 +8,7 @@ import msgspec
 from dsh.agent.contract import Agent
 from dsh.agent.grace import Grace
 from dsh.agent.services import LoopServices
+from dsh.agent.turn_routes import TurnRoutes
 from dsh.kernel import CancelToken, Event, ScopeTarget
 from dsh.session.log import Session
 
@@ -24,6 +25,7 @@ class StepScope(msgspec.Struct, frozen=True, eq=False):
     step: int
     signal: CancelToken
     grace: Grace
+    routes: TurnRoutes
 
     @property
     def session(self) -> Session:

@@ -30,6 +30,7 @@ from dsh.agent.runtime_context import RuntimeContext
 from dsh.agent.services import LoopServices
 from dsh.agent.step import StepOutcome, run_step
 from dsh.agent.step_scope import StepScope
+from dsh.agent.turn_routes import TurnRoutes
 from dsh.kernel import ScopeTarget
 from dsh.kernel.foreign import contained
 from dsh.session.message import Message
@@ -58,6 +59,7 @@ class Turn:
         self._phase = phase
         self._signal = phase.token
         self._grace = Grace(phase.token, parts.abandoned.take)
+        self._routes = TurnRoutes(parts.services.llm)
         self._number = 0
         """0 until `turn/start` is in the log."""
         self._claimed: tuple[Message, ...] = ()
@@ -94,6 +96,8 @@ class Turn:
                 self._put_back()
                 self._end({"kind": "error", "error": failure_of(error).to_json()})
             raise error  # noqa: B904 -- the same one, or made of it
+        finally:
+            self._routes.release()
         self._end({"kind": end})
         return is_normal
 
@@ -158,7 +162,9 @@ class Turn:
                 return end or "completed", True
 
     def _scope(self, step: int) -> StepScope:
-        return StepScope(self._agent, self._services, self._number, step, self._signal, self._grace)
+        return StepScope(
+            self._agent, self._services, self._number, step, self._signal, self._grace, self._routes
+        )
 
     async def _pre_step(self, scope: StepScope) -> tuple[PromptAssembly, PreStepDecision]:
         """The prompt of the step, and whether it is entered and with which messages."""

@@ -192,12 +192,19 @@ def _check_expressions(value: Any) -> None:
         expr.checked = check(expr)
 
 
+def services_of(inject: Any) -> list[Any]:
+    """The services that the `inject` of a row names: one, or those of a list or mapping."""
+    return [inject] if isinstance(inject, str) else list(inject or ())
+
+
 def _check_inject(value: Any, at: Mark) -> None:
     if value is None:
         return
-    if not isinstance(value, list | dict):
-        raise RowError(f"inject must be a list or mapping of service names, found {type_name(value)}", at)
-    for name in value:
+    if not isinstance(value, str | list | dict):
+        raise RowError(
+            f"inject must be a service's name, or a list or mapping of them, found {type_name(value)}", at
+        )
+    for name in services_of(value):
         if not isinstance(name, str) or not name:
             found = "an empty text" if name == "" else type_name(name)
             raise RowError(f"inject holds {found}, not the name of a service", at)

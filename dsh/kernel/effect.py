@@ -18,6 +18,16 @@ if TYPE_CHECKING:
 
 Disposer = Callable[[], Any]
 EXPECTED = "None or a function that undoes it"
+SETUP = "a function that sets it up and answers None or a function that undoes it"
+_ANSWERS = (
+    Iterator,
+    AsyncIterator,
+    list,
+    tuple,
+    contextlib.AbstractContextManager,
+    contextlib.AbstractAsyncContextManager,
+)
+"""What stands for a setup without being one, besides awaitables: it was begun already, or is a manager."""
 
 
 class Disposal:
@@ -149,6 +159,8 @@ class Effect:
     def run(self, setup: Any) -> None:
         """Do the thing. A synchronous failure rolls back and is raised; an asynchronous one is reported."""
         try:
+            if not (callable(setup) or isinstance(setup, _ANSWERS) or inspect.isawaitable(setup)):
+                raise TypeError(f"Invalid effect: {setup!r} as the setup of {self.label}, expected {SETUP}")
             answer = _started(setup)
             if self._take(answer):
                 return

@@ -7,7 +7,7 @@ update, dispose (`spec/kernel.md` §5).
 import asyncio
 import inspect
 import logging
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from dsh.errors import KernelError
@@ -37,8 +37,7 @@ class Fiber(Machine):
         """What is mounted under it, in the order of mounting."""
         self.entry: Any = None
         """Set by the loader on the fiber of a row."""
-        self.held = ""
-        """Why an edit of the composition must not restart this fiber, in the words of a message; or empty."""
+        self._holds: dict[object, str] = {}
         self.mount: Effect | None = None
         """The effect that stands for this fiber in its parent."""
         self.is_closed = False
@@ -112,7 +111,34 @@ class Fiber(Machine):
         """What the fiber and all below it are and hold, for diagnostics."""
         return tree_of(self)
 
+    @property
+    def held(self) -> str:
+        """Why no edit of the composition may restart this fiber: the first reason that stands, or empty."""
+        return next(iter(self._holds.values()), "")
+
     # -- what others do with a fiber -------------------------------------------------------------
+
+    def hold(self, why: str) -> Callable[[], None]:
+        """Keep edits of the composition from restarting this fiber until the answer is called.
+
+        Each holder has a reason of its own; the fiber is held as long as one of them stands. Code is not
+        bound by it: `restart` and `dispose` work as ever.
+
+        Args:
+            why: what goes on, as the end of a message: "tool bash is running".
+
+        Raises:
+            KernelError: there is no reason.
+        """
+        if not why:
+            raise KernelError("a fiber is held for a reason, found an empty text")
+        key = object()
+        self._holds[key] = why
+
+        def undo() -> None:
+            self._holds.pop(key, None)
+
+        return undo
 
     async def wait(self) -> "Fiber":
         """Wait for the running transition, then raise what made the fiber fail, if anything did.

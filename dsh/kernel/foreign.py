@@ -7,6 +7,7 @@ failed like any other: it must neither end the process nor silently end the task
 import asyncio
 
 from dsh.errors import DshError, KernelError
+from dsh.kernel.task import KeptTask
 
 
 def contained(error: BaseException, who: str) -> Exception:
@@ -14,7 +15,7 @@ def contained(error: BaseException, who: str) -> Exception:
 
     Raises:
         BaseException: the same error, where the running task itself is going down: it is being cancelled
-            from outside, or its loop is gone and its coroutine is being closed.
+            from outside, not by itself, or its loop is gone and its coroutine is being closed.
     """
     if isinstance(error, Exception):
         return error
@@ -42,4 +43,6 @@ def _is_going_down(error: BaseException) -> bool:
         task = asyncio.current_task()
     except RuntimeError:  # no loop runs
         return True
-    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+    if not isinstance(error, asyncio.CancelledError) or task is None or not task.cancelling():
+        return False
+    return not isinstance(task, KeptTask) or task.is_ended_from_outside

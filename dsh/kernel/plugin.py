@@ -180,15 +180,18 @@ def provided_names(declared: Any) -> tuple[str, ...] | None:
 
 
 def inject_map(declared: Any) -> dict[str, Any]:
-    """Normalise an `inject` declaration: a list of names or keys, or a map of them to intercept config.
+    """Normalise an `inject` declaration: a service's key or name, a list of them, or a map of them to
+    intercept config.
 
     Raises:
         KernelError: it is something else.
     """
     if declared is None:
         return {}
+    if isinstance(declared, str | ServiceKey):
+        declared = [declared]
     if not isinstance(declared, Mapping | list | tuple | set | frozenset):
-        raise KernelError(f"inject must be a list of services, not {declared!r}")
+        raise KernelError(f"inject must be a service or a list of services, not {declared!r}")
     for key in declared:
         if not isinstance(key, str | ServiceKey) or not name_of(key):
             raise KernelError(f"inject holds {key!r}, which is neither a service's name nor its key")

@@ -14,7 +14,7 @@ from dsh.kernel.internal import SERVICE_CHANGED, ServiceChange
 from dsh.kernel.journal import Journal
 from dsh.kernel.key import Event
 from dsh.kernel.plugin import Registry
-from dsh.kernel.task import retrieve
+from dsh.kernel.task import KeptTask, retrieve
 
 if TYPE_CHECKING:
     from dsh.kernel.fiber import Fiber
@@ -130,7 +130,7 @@ class Kernel:
         except KernelError:
             coro.close()
             raise
-        task = loop.create_task(coro, name=label)
+        task = KeptTask(coro, loop=loop, name=label)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
         task.add_done_callback(retrieve)

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from dsh.errors import DshError
-from dsh.kernel import CancelToken, Context, Event, ScopeTarget, Service, ServiceKey
+from dsh.kernel import CancelToken, Context, Event, Fiber, ScopeTarget, Service, ServiceKey
 from dsh.llm.adapter import Generation, LlmAdapter, ModelInfo, ProviderInfo, RetryPolicy, StreamFunction
 from dsh.llm.boundary import without_foreign_state, without_images
 from dsh.llm.failure import LlmError, LlmFailure
@@ -33,6 +33,8 @@ class _Route(msgspec.Struct, frozen=True, eq=False):
     info: ProviderInfo
     retry_policy: RetryPolicy
     """As it was at registration: an attempt under way keeps it when the route goes."""
+    owner: Fiber
+    """Whose registration it is."""
 
 
 class PreparedCall:
@@ -85,9 +87,9 @@ class PreparedCall:
 class RouteHandle:
     """A registration of routes. It ends with its owner, or by `dispose`."""
 
-    def __init__(self, registry: "LlmRegistry", adapter: LlmAdapter) -> None:
+    def __init__(self, registry: "LlmRegistry", adapter: LlmAdapter, owner: Fiber) -> None:
         self._registry = registry
-        self._adapter = adapter
+        self._adapter, self._owner = adapter, owner
         self._routes: tuple[str, ...] = ()
         self._disposed = False
 
@@ -99,13 +101,13 @@ class RouteHandle:
         """
         if self._disposed:
             raise LlmError.of("REGISTRATION_DISPOSED", "the registration of these model routes has ended")
-        self._routes = self._registry.swap(self._routes, routes, self._adapter)
+        self._routes = self._registry.swap(self._routes, routes, self._adapter, self._owner)
 
     def dispose(self) -> None:
         """Serve nothing any more. A second call changes nothing."""
         if not self._disposed:
             self._disposed = True
-            self._routes = self._registry.swap(self._routes, (), self._adapter)
+            self._routes = self._registry.swap(self._routes, (), self._adapter, self._owner)
 
 
 class LlmRegistry(Service):
@@ -125,12 +127,14 @@ class LlmRegistry(Service):
         """
         if not routes:
             raise LlmError.of("INVALID_ADAPTER", "a model adapter was registered for no route at all")
-        handle = RouteHandle(self, adapter)
+        handle = RouteHandle(self, adapter, self.ctx.fiber)
         handle.replace(routes)
         self.ctx.effect(lambda: handle.dispose, f"model routes {', '.join(routes)}")
         return handle
 
-    def swap(self, old: Sequence[str], new: Sequence[str], adapter: LlmAdapter) -> tuple[str, ...]:
+    def swap(
+        self, old: Sequence[str], new: Sequence[str], adapter: LlmAdapter, owner: Fiber
+    ) -> tuple[str, ...]:
         """Replace routes of one registration; used by its handle."""
         made: dict[str, _Route] = {}
         for name in new:
@@ -141,12 +145,17 @@ class LlmRegistry(Service):
             info = adapter.provider_info(name)
             if info.provider != name or not info.display_name.strip():
                 raise LlmError.of("INVALID_ADAPTER", f"the adapter of route {name!r} describes {info!r}")
-            made[name] = _Route(adapter, info, adapter.retry_policy(name))
+            made[name] = _Route(adapter, info, adapter.retry_policy(name), owner)
         for name in old:
             self._routes.pop(name, None)
         self._routes.update(made)
         self.owner_ctx.emit(LLM_ADAPTERS_UPDATED, None)
         return tuple(made)
+
+    def owner_of(self, provider: str) -> Fiber | None:
+        """The fiber that registered a route, to be held while it is used; None where nobody has."""
+        route = self._routes.get(provider)
+        return None if route is None else route.owner
 
     def list_providers(self) -> tuple[ProviderInfo, ...]:
         """Every route, in order of registration."""

@@ -208,8 +208,13 @@ class Run:
 
 def _set_up(ctx: Context, selection: ModelSelection) -> None:
     """The agent is held like the run: what it stands on is not restarted either."""
-    ctx.fiber.held = HELD
+    hold(ctx)
     SelectedModel(selection).install(ctx)
+
+
+def hold(ctx: Context) -> None:
+    """Keep edits from restarting the fiber of this context, and what it stands on, as long as it lives."""
+    ctx.effect(lambda: ctx.fiber.hold(HELD), f"held: {HELD}")
 
 
 def apply(ctx: Context, config: Config) -> None:
@@ -221,6 +226,6 @@ def start(ctx: Context, task: str, *, grace_s: float = GRACE_S) -> None:
     """Run `task` as an effect of `ctx`, and answer signals for it."""
     run = Run(ctx, task, grace_s)
     ctx.provide(RUN, run)
-    ctx.fiber.held = HELD
+    hold(ctx)
     ctx.on(APP_INTERRUPT, run.interrupt)
     ctx.spawn(run.main(), "headless run")

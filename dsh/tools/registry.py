@@ -5,7 +5,6 @@ agent's) it belongs to that scope and shadows inherited tools of the same name (
 """
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -40,7 +39,6 @@ class ToolRegistry(Service):
         self._layers = Layers()
         self._owners: dict[int, Fiber] = {}
         """Who registered each definition, by its identity."""
-        self._bodies: Counter[Fiber] = Counter()
         super().__init__(ctx)
 
     # -- registration ----------------------------------------------------------------------------
@@ -194,15 +192,11 @@ class ToolRegistry(Service):
         if owner is None:
             yield
             return
-        self._bodies[owner] += 1
-        owner.held = owner.held or f"tool {definition.name} is running"
+        undo = owner.hold(f"tool {definition.name} is running")
         try:
             yield
         finally:
-            self._bodies[owner] -= 1
-            if not self._bodies[owner]:
-                del self._bodies[owner]
-                owner.held = ""
+            undo()
 
     async def run(self, call: ToolCall) -> ToolResult:
         """Take a call through all stages."""

@@ -1,14 +1,17 @@
 """Requests: what their head is made of, which rows say so, and that they equal the fold of the log."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 
 from dsh.agent.contract import (
+    AGENT_PRE_STEP,
     AGENT_REQUEST,
     AGENT_REQUEST_ERROR,
     AgentOptions,
+    PreStep,
     RequestFailed,
     RequestSeed,
     RetryRequest,
@@ -37,6 +40,42 @@ def thinks(it: Loop) -> None:
     it.model.resolve_model = lambda provider, model: ModelInfo(  # type: ignore[method-assign]
         provider=provider, id=model, name=model, reasoning=info, context_window=500
     )
+
+
+@aio
+async def test_who_registered_a_route_is_held_from_its_first_request_to_the_end_of_the_turn() -> None:
+    async with loop(calls(("c1", "look", "{}")), text("done")) as it:
+        owner = it.llm.owner_of("p")
+        assert owner is not None
+        seen: list[str] = []
+
+        async def look(args: Any, exec: Any) -> str:  # noqa: A002
+            seen.append(owner.held)
+            return "looked"
+
+        it.tool("look", look)
+        agent = await it.agent()
+
+        def enters(step: PreStep, following: Callable[[], Any]) -> Any:
+            seen.append(owner.held)
+            return following()
+
+        agent.ctx.on(AGENT_PRE_STEP, enters)
+        await it.prompt(agent, "go")
+        held = "a turn that uses model route p is running"
+        assert [*seen, owner.held] == ["", held, held, ""]
+        assert it.llm.owner_of("nobody") is None
+
+
+@aio
+async def test_a_turn_that_fails_lets_go_of_its_route() -> None:
+    async with loop(failed("SERVER")) as it:
+        owner = it.llm.owner_of("p")
+        agent = await it.agent()
+        await it.prompt(agent, "go")
+        assert ends(agent.session)[0]["kind"] == "error"
+        assert owner is not None
+        assert owner.held == ""
 
 
 @aio

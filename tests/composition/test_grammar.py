@@ -40,7 +40,8 @@ from tests.composition.layers import composed
             "must be a list of rows",
         ),
         ("- insert: [{id: a, name: cordis:group, config: 3}]", "1:48", "must be a list of rows"),
-        ("- insert: [{id: a, name: x, inject: web}]", "1:37", "inject must be a list or mapping"),
+        ("- insert: [{id: a, name: x, inject: 5}]", "1:37", "inject must be a service's name, or a list"),
+        ("- insert: [{id: a, name: x, inject: ''}]", "1:37", "inject holds an empty text"),
         ("- insert: [{id: a, name: x, inject: [1]}]", "1:37", "inject holds a number"),
         (
             "- insert: [{id: a, name: x, isolate: {fs: false}}]",

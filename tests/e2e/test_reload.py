@@ -148,7 +148,9 @@ def test_an_edit_whose_row_fails_puts_the_old_one_back(space: Workspace) -> None
         lines = alive.await_lines(lambda lines: len(lines) > 4 and lines[-1] == "up {'n': 0}")
         assert lines[2:] == ["down", "up {'n': 1}", "down", "up {'n': 0}"]
         first, second = alive.end()
-        assert first.endswith("not applied, the rows run on as before: 1 entry did not activate:")
+        assert first.endswith(
+            "not applied, the rows are as before, but restarted: row: 1 entry did not activate:"
+        )
         assert second.startswith("bad (./bad.py): RuntimeError: it broke (")
 
 
@@ -158,7 +160,8 @@ def test_an_edit_that_takes_the_app_away_is_refused_like_a_start_without_one(spa
         lines = alive.await_lines(lambda lines: len(lines) > 2 and lines[-1] == "up {'n': 0}")
         assert "up {'n': 1}" in lines
         [said] = alive.end()
-        assert "not applied, the rows run on as before: profile 'stay' has no app" in said
+        told = "not applied, the rows are as before, but restarted: app, row: profile 'stay' has no app"
+        assert told in said
 
 
 def test_an_edit_whose_code_blocks_everything_ends_the_process_by_the_name_of_its_row(
@@ -286,27 +289,32 @@ def test_a_task_that_is_being_done_is_not_torn_from_what_it_uses(space: Workspac
     assert said[2:] == [f"dsh: {patch}: applied; changed rows: session-title"]
 
 
-def test_an_edit_of_the_model_s_adapter_lets_a_reply_that_streams_come_to_its_end(
-    space: Workspace, answering: Callable[..., Model]
+@pytest.mark.parametrize("change", ["disabled: true", "merge: {maxTokens: 777}"])
+def test_an_edit_of_the_model_s_adapter_is_refused_while_a_turn_uses_its_route(
+    space: Workspace, answering: Callable[..., Model], change: str
 ) -> None:
-    words = [f"w{n} " for n in range(40)]
-    model = answering({**bash("echo one"), "text": words, "delay_ms": 100}, text("over"))
+    """Between two steps no request is under way, yet the turn is not done with its model."""
+    wait = bash("touch started; while [ ! -e done ]; do sleep 0.1; done; echo one")
+    model = answering(wait, text("over"))
     process = space.start("--profile", "headless", "go")
     try:
-        _await(lambda: bool(model.bodies()), process)
+        _await(lambda: (space.work / "started").exists(), process)
         time.sleep(1.2)
-        write(space.home / "dsh.patch.yml", "- {id: llm-deepseek, merge: {maxTokens: 777}}\n")
+        write(space.home / "dsh.patch.yml", f"- {{id: llm-deepseek, {change}}}\n")
+        time.sleep(1.5)
+        space.write("done", "")
         done = finish(process)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
     assert (done.code, done.stdout) == (0, "over\n"), done.stderr
-    assert f"dsh: {space.home}/dsh.patch.yml: applied; changed rows: llm-deepseek" in done.errors
-    assert [body["max_tokens"] for body in model.bodies()] == [256_000, 777]
+    assert done.errors == [
+        f"dsh: {space.home}/dsh.patch.yml: not applied: llm-deepseek (llm-deepseek) cannot change now: "
+        "a turn that uses model route deepseek-official is running; it takes effect with the next start"
+    ]
+    assert [body["max_tokens"] for body in model.bodies()] == [256_000, 256_000]
     kinds = [row.get("type") for row in log_rows(space.logs()[0])]
     assert (kinds.count("assistant/message"), kinds.count("turn/end"), "llm/retry" in kinds) == (2, 1, False)
-    [first, _] = [row for row in log_rows(space.logs()[0]) if row.get("type") == "assistant/message"]
-    assert "".join(words) in str(first)
     assert json.loads(space.run("sessions", "inspect", str(space.logs()[0]), "--json").stdout)["lastType"]
 
 

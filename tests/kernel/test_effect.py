@@ -267,6 +267,19 @@ async def test_anything_else_is_no_effect(answer: object) -> None:
         Context().effect(lambda: answer)
 
 
+@pytest.mark.parametrize("setup", [None, 3, "text", {}])
+@aio
+async def test_what_sets_nothing_up_is_refused_with_what_is_expected(setup: object) -> None:
+    ctx = Context()
+    with pytest.raises(TypeError) as caught:
+        ctx.effect(setup, "nothing")
+    assert str(caught.value) == (
+        f"Invalid effect: {setup!r} as the setup of nothing, expected a function that sets it up and answers "
+        "None or a function that undoes it"
+    )
+    assert ctx.fiber.effects == []
+
+
 @aio
 async def test_a_disposer_cannot_register_anything() -> None:
     refused: list[str] = []

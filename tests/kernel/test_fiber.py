@@ -163,6 +163,20 @@ async def test_consumers_quiesce_first_also_where_the_body_hands_out_its_provide
 
 
 @aio
+async def test_a_fiber_is_held_until_the_last_holder_lets_go_and_tells_the_first_reason_that_stands() -> None:
+    fiber = await Context().plugin(lambda ctx: None)
+    assert fiber.held == ""
+    first, second, third = fiber.hold("one works"), fiber.hold("two works"), fiber.hold("two works")
+    said = [fiber.held]
+    for undo in (first, first, second, second, third):
+        undo()
+        said.append(fiber.held)
+    assert said == ["one works", "two works", "two works", "two works", "two works", ""]
+    with pytest.raises(KernelError, match="a fiber is held for a reason"):
+        fiber.hold("")
+
+
+@aio
 async def test_every_caller_of_dispose_waits_for_the_same_teardown() -> None:
     ctx = Context()
     log: list[str] = []

@@ -1,7 +1,7 @@
 """What plugins raise beyond `Exception`: a failure like any other, never the end of whoever called them."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -117,6 +117,60 @@ async def test_background_work_that_ends_so_is_reported(error: BaseException) ->
     ctx.spawn(raising_later(error)(), "work")
     await asyncio.sleep(0.001)
     assert [failure.__context__ for failure in failures] == [error]
+
+
+async def cancelling_itself() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await asyncio.sleep(0)
+
+
+@aio
+async def test_a_spawned_task_that_cancels_itself_is_reported() -> None:
+    ctx = Context()
+    failures: list[str] = []
+    ctx.kernel.on_failure = lambda failure, label: failures.append(str(failure))
+    ctx.spawn(cancelling_itself(), "work")
+    await asyncio.sleep(0.001)
+    assert failures == ["task work raised CancelledError"]
+    assert ctx.fiber.effects == []
+
+
+@aio
+async def test_a_setup_that_cancels_itself_is_undone_and_noted() -> None:
+    ctx = Context()
+    undone: list[str] = []
+
+    async def setup() -> AsyncIterator[Callable[[], None]]:
+        yield lambda: undone.append("undone")
+        await cancelling_itself()
+
+    effect = ctx.effect(setup, "thing")
+    with pytest.raises(KernelError, match="effect thing raised CancelledError"):
+        await effect
+    assert [(label, str(error)) for label, error in ctx.fiber.failures] == [
+        ("thing", "effect thing raised CancelledError")
+    ]
+    assert (undone, ctx.fiber.effects) == (["undone"], [])
+
+
+@aio
+async def test_a_task_that_cancels_itself_while_it_is_being_ended_has_not_failed() -> None:
+    ctx = Context()
+    failures: list[str] = []
+    ctx.kernel.on_failure = lambda failure, label: failures.append(str(failure))
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await cancelling_itself()
+
+    ctx.spawn(work(), "work")
+    await asyncio.sleep(0)
+    await ctx.dispose()
+    assert failures == []
 
 
 @pytest.mark.parametrize("error", ODD)

@@ -76,9 +76,7 @@ class Trees(RuleBasedStateMachine):
     def plugin(self, behaviour: Behaviour) -> Any:
         async def body(ctx: Context) -> None:
             behaviour.ctx = ctx
-            token = object()
-            self.alive[token] = ctx.fiber.name
-            ctx.effect(lambda: lambda: self.alive.pop(token), "alive")
+            ctx.effect(lambda: self.live(ctx.fiber.name), "alive")  # refused where all is ending already
             self.read_all(ctx)
             ctx.effect(lambda: self.disposer(ctx, behaviour), "reads at its end")
             ctx.on(FIBER_UPDATE, lambda request, following: None if behaviour.in_place else following())
@@ -94,6 +92,11 @@ class Trees(RuleBasedStateMachine):
                 await asyncio.sleep(0)
 
         return body
+
+    def live(self, name: str) -> Any:
+        token = object()
+        self.alive[token] = name
+        return lambda: self.alive.pop(token)
 
     def provide(self, ctx: Context, name: str) -> None:
         resource = Resource()

@@ -50,6 +50,30 @@ class Derived(WithInit):
     inject = ("derived",)
 
 
+class Single:
+    inject = "base"
+
+    def __init__(self, ctx: Context) -> None:
+        log.append("made")
+
+
+@pytest.mark.parametrize("services", ["base", ServiceKey[int]("base"), ["base"], {"base": None}])
+@aio
+async def test_one_service_is_injected_by_its_key_or_name_alone(services: object) -> None:
+    ctx = Context()
+    module = types.SimpleNamespace(inject=services, apply=lambda ctx: log.append("module"))
+    fibers = [
+        ctx.plugin(module),
+        ctx.plugin(plain, inject=services),
+        ctx.inject(services, lambda ctx: log.append("callback")),
+        ctx.plugin(Single),
+    ]
+    assert [list(fiber.inject) for fiber in fibers] == [["base"]] * 4
+    ctx.provide("base", 1)
+    await asyncio.gather(*(fiber.wait() for fiber in fibers))
+    assert sorted(log) == ["callback", "made", "module", "plain"]
+
+
 @pytest.mark.parametrize("plugin", [plain, coroutine, generator])
 @aio
 async def test_functions_mount_and_what_they_return_is_undone(plugin: object) -> None:

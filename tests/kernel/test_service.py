@@ -132,6 +132,37 @@ async def test_siblings_with_one_token_share_a_scope() -> None:
 
 
 @aio
+async def test_a_provider_may_provide_again_while_consumers_still_let_go_of_what_it_took_back() -> None:
+    root = Context()
+
+    def consumer(ctx: Context) -> None:
+        ctx.effect(lambda: lambda: asyncio.sleep(0.001))
+
+    provider = await root.plugin(lambda ctx: None)
+    first = provider.ctx.provide("a", 1)
+    await root.plugin(consumer, inject="a")
+    gone = first()
+    provider.ctx.provide("a", 2)
+    await gone
+
+    assert provider.ctx.read("a") == 2
+    await root.dispose()
+
+
+@aio
+async def test_a_consumer_that_was_unloaded_reads_nothing_of_what_it_was_loaded_with() -> None:
+    root = Context()
+    gone = root.provide("a", 1)
+    fiber = await root.plugin(lambda ctx: None, inject="a")
+    assert fiber.ctx.read("a") == 1
+    await gone()
+    await fiber.quiet()
+
+    with pytest.raises(ServiceUnavailable, match='cannot get required service "a" in inactive context'):
+        fiber.ctx.read("a")
+
+
+@aio
 async def test_a_check_that_flips_starts_and_stops_a_consumer() -> None:
     ctx = Context()
     is_open = False

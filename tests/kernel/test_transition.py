@@ -389,6 +389,35 @@ async def test_everybody_else_waits_for_the_teardown_also_when_it_began_in_a_dis
     assert log == ["gone"]
 
 
+@aio
+async def test_a_fiber_that_has_waited_for_another_is_waited_for_by_that_one_afterwards() -> None:
+    root = Context()
+    log: list[str] = []
+    fibers: dict[str, Fiber] = {}
+
+    async def waits(ctx: Context) -> None:
+        async def slow() -> None:
+            await asyncio.sleep(0.001)
+            log.append("gone")
+
+        ctx.effect(lambda: slow)
+        await fibers["other"]
+
+    async def other(ctx: Context) -> None:
+        async def undo() -> None:
+            await fibers["waits"].dispose()
+            log.append("waited")
+
+        ctx.effect(lambda: undo)
+        await asyncio.sleep(0.001)
+
+    fibers["other"] = root.plugin(other)
+    fibers["waits"] = await root.plugin(waits)
+    await fibers["other"].dispose()
+
+    assert log == ["gone", "waited"]
+
+
 @pytest.mark.parametrize("first", ["waiting", "child", "between", "root"])
 @aio
 async def test_fibers_that_need_each_other_in_a_circle_still_end(first: str) -> None:
@@ -431,6 +460,7 @@ async def test_disposing_a_provider_does_not_wait_for_what_its_consumer_does_nex
 
     async def body(ctx: Context) -> None:
         loads.append(ctx.a)
+        ctx.effect(lambda: lambda: asyncio.sleep(0.001))
         if len(loads) == 2:
             await gate.wait()
 

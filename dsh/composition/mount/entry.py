@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dsh.composition.expression.language import find_expressions
+from dsh.composition.grammar import services_of
 from dsh.composition.mount.audit import RowReport
 from dsh.composition.mount.include import Included
 from dsh.composition.mount.wording import with_hint
@@ -98,7 +99,7 @@ class Entry:
     @property
     def extra_inject(self) -> list[str]:
         """Services that only the row asks for. A map's values are no intercepts."""
-        return [name for name in self.row.get("inject") or () if name not in self.injected]
+        return [name for name in services_of(self.row.get("inject")) if name not in self.injected]
 
     def check_services(self) -> None:
         """Refuse an expression that reads a service nobody promised to wait for.

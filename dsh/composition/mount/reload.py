@@ -8,14 +8,15 @@ not at all; edits that come while one is being applied make one more round (`spe
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from dsh.composition.compose import Composition, recompose
+from dsh.composition.mount.entry import Entry
 from dsh.composition.mount.event import CONFIG_UPDATE_FAILED, UpdateFailed
 from dsh.composition.mount.loader import Loader
-from dsh.composition.mount.transaction import Refused
+from dsh.composition.mount.transaction import Refused, StageError
 from dsh.composition.mount.watch import POLL_S, Watch
 from dsh.composition.mount.wording import with_hint
 from dsh.composition.patch import Layer
@@ -23,7 +24,9 @@ from dsh.composition.profile import user_files
 from dsh.composition.same import same
 from dsh.composition.text.source import read_bytes
 from dsh.errors import DshError
+from dsh.kernel import FIBER_STATUS, FiberState
 from dsh.kernel.foreign import contained
+from dsh.kernel.internal import StatusChange
 
 SHOWN = 8
 """How many changed rows are named."""
@@ -120,23 +123,25 @@ class Reload:
         names = ", ".join(map(str, paths))
         before = self._loader.composition
         assert before is not None
+        paused = _Paused(self._loader)
         try:
             composition = recompose(before, self._home, environ=self._environ)
             self._warn(composition)
             names = _names(before, composition, paths) or names
-            ids = await self._loader.reload(composition, stale=frozenset(paths).difference(self._patches))
+            with paused:
+                stale = frozenset(paths).difference(self._patches)
+                ids = await self._loader.reload(composition, stale=stale)
         except Refused as error:
             self._say(f"dsh: {names}: not applied: {error.message}; it takes effect with the next start")
         except BaseException as raised:
             failure = contained(raised, "the reload")
             if self._loader.owner_ctx.closed:
                 return
-            self._say(f"dsh: {names}: not applied, the rows run on as before: {_text(failure)}")
+            self._say(f"dsh: {names}: not applied, {paused.outcome(failure)}: {_text(failure)}")
             await self._fail(paths, failure)
         else:
             if ids:
-                more = f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else ""
-                self._say(f"dsh: {names}: applied; changed rows: {', '.join(ids[:SHOWN])}{more}")
+                self._say(f"dsh: {names}: applied; changed rows: {_listed(ids)}")
 
     def _warn(self, composition: Composition) -> None:
         for warning in map(str, composition.warnings):
@@ -152,6 +157,38 @@ class Reload:
                 await self._loader.owner_ctx.parallel(CONFIG_UPDATE_FAILED, UpdateFailed(str(path), error))
             except Exception as failure:
                 logger.error("listeners of %s failed: %s", CONFIG_UPDATE_FAILED.name, failure)
+
+
+class _Paused:
+    """Notes which rows stop while it is entered: an edit that is put back may have restarted some of them."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+        self._ids: dict[str, None] = {}
+
+    def __enter__(self) -> None:
+        self._listening = self._loader.owner_ctx.on(FIBER_STATUS, self._note)
+
+    def __exit__(self, *_: object) -> None:
+        self._listening()
+
+    def _note(self, change: StatusChange) -> None:
+        if change.old_state is FiberState.ACTIVE and isinstance(entry := change.fiber.entry, Entry):
+            self._ids[entry.id] = None
+
+    def outcome(self, error: Exception) -> str:
+        """What a failed edit has left behind: as it was, the same after restarts, or not all of it."""
+        if isinstance(error, StageError) and error.stage == "rollback":
+            return "and not all rows could be put back"
+        restarted = [entry.id for entry in self._loader.entries if entry.id in self._ids and entry.is_active]
+        if restarted:
+            return f"the rows are as before, but restarted: {_listed(restarted)}"
+        return "the rows run on as before"
+
+
+def _listed(ids: Sequence[str]) -> str:
+    more = f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else ""
+    return f"{', '.join(ids[:SHOWN])}{more}"
 
 
 def _names(before: Composition, after: Composition, paths: list[Path]) -> str:

@@ -195,8 +195,38 @@ async def test_an_edit_after_which_the_start_would_be_refused_is_refused(live: L
         live.loader.require_more = no_app
         live.profile.unlink()
         assert sorted(await live.edited(live.profile)) == ["+a 0", "+b 9", "-a", "-b"]
-        told = f"dsh: {live.profile}: not applied, the rows run on as before: nothing left (add a row)"
-        assert live.said[-1] == told
+        told = "not applied, the rows are as before, but restarted: a, b: nothing left (add a row)"
+        assert live.said[-1] == f"dsh: {live.profile}: {told}"
+
+
+@aio
+async def test_only_rows_that_ran_before_and_after_are_called_restarted(live: Live) -> None:
+    async with live:
+        write(live.folder / "bad.py", "def apply(ctx): raise ValueError('broke')\n")
+        bad = "{id: new, name: ./profiles/mine/plain.py}, {id: bad, name: ./profiles/mine/bad.py}"
+        write(live.patch, f"- insert: [{bad}]\n")
+        assert await live.edited(live.patch) == ["+new None", "-new"]
+        assert live.said[0].startswith(f"dsh: {live.patch}: not applied, the rows run on as before: 1 entry ")
+        write(live.patch, f"- {{id: a, config: 1}}\n- insert: [{bad}]\n")
+        await live.edited(live.patch)
+        assert live.said[0].startswith(
+            f"dsh: {live.patch}: not applied, the rows are as before, but restarted: a: 1 entry "
+        )
+
+
+@aio
+async def test_an_edit_that_cannot_be_put_back_does_not_say_that_all_is_as_before(live: Live) -> None:
+    async with live:
+        code = "    if STARTS: raise ValueError(config)\n    STARTS.append(config)\n"
+        write(live.folder / "once.py", f"STARTS = []\ndef apply(ctx, config):\n{code}")
+        write(live.patch, "- insert: [{id: once, name: ./profiles/mine/once.py, config: 0}]\n")
+        await live.edited(live.patch)
+        write(live.patch, "- insert: [{id: once, name: ./profiles/mine/once.py, config: 1}]\n")
+        await live.edited(live.patch)
+        assert live.said[0].startswith(
+            f"dsh: {live.patch}: not applied, and not all rows could be put back: failed to rollback loader "
+            "entry once "
+        )
 
 
 @aio
@@ -204,7 +234,7 @@ async def test_an_edit_that_is_refused_says_when_it_takes_effect(live: Live) -> 
     async with live:
         held = live.loader.resolve("a").fiber
         assert held is not None
-        held.held = "a is busy"
+        held.hold("a is busy")
         write(live.patch, "- {id: a, config: 1}\n")
         assert await live.edited(live.patch) == []
         assert live.said == [

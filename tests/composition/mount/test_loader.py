@@ -179,18 +179,20 @@ async def test_rows_of_a_group_that_does_not_come_up_are_reported(folder: Path) 
 
 
 @aio
-async def test_a_row_can_ask_for_more_services_as_list_or_map(folder: Path) -> None:
+async def test_a_row_can_ask_for_more_services_as_one_name_or_a_list_or_map(folder: Path) -> None:
     async with Tree(folder) as tree:
         found = await tree.load(
             rows(
                 row("record", inject=["x"]),
                 row("record", "r2", inject={"y": {"n": 1}}),
                 row("record", "r3", inject=[]),
+                row("record", "r4", inject="xyz"),
             )
         )
         assert found == [
             "record (./record.py): pending (waiting for service(s): x)",
             "r2 (./record.py): pending (waiting for service(s): y)",
+            "r4 (./record.py): pending (waiting for service(s): xyz)",
         ]
 
 
@@ -382,7 +384,7 @@ async def test_only_groups_carry_rows(folder: Path) -> None:
             await tree.load(rows(row("record", group=True, config=[])))
 
 
-@pytest.mark.parametrize("declared", ["5", "'a'", "[5]", "[[]]", "{5: None}"])
+@pytest.mark.parametrize("declared", ["5", "''", "[5]", "[[]]", "{5: None}"])
 @aio
 async def test_an_inject_that_is_none_is_an_error_of_its_row(folder: Path, declared: str) -> None:
     write(folder / "odd.py", f"inject = {declared}\ndef apply(ctx): ...\n")

@@ -72,7 +72,7 @@ CODE = {
     """,
     "holds": """
         inject = ["a"]
-        def apply(ctx, config): ctx.fiber.held = "holds is busy"
+        def apply(ctx, config): ctx.fiber.hold("holds is busy")
     """,
 }
 
