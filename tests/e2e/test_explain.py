@@ -92,7 +92,7 @@ def test_the_json_of_one_row(space: Workspace) -> None:
     assert place["layer"] == "base"
     assert Path(place["file"]).name == "base.yml"
     assert Path(place["file"]).read_text().splitlines()[place["line"] - 1].strip() == "fallbackMaxWords: 5"
-    assert [service["service"] for service in found["services"]] == ["sessions"]
+    assert [service["service"] for service in found["services"]] == ["sessionTitle", "sessions"]
 
 
 def test_every_place_in_the_json_is_where_the_value_stands(space: Workspace) -> None:

@@ -1,0 +1,34 @@
+"""What a package manager is told."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from dsh.cli.package_manager import Name, PackageManager
+
+RECORDER = "import json, sys; json.dump(sys.argv[2:], open(sys.argv[1], 'w'))"
+
+
+@pytest.mark.parametrize(
+    ("name", "places", "flag"),
+    [
+        ("pip", [], None),
+        ("pip", ["."], None),
+        ("pip", [".", "./lone-1.0.tar.gz"], "--no-cache-dir"),
+        ("pip", ["lone @ https://host/lone.zip"], "--no-cache-dir"),
+        ("uv", [], None),
+        ("uv", ["."], "--no-cache"),
+    ],
+)
+def test_what_was_built_before_does_not_stand_in_for_what_lies_there_now(
+    tmp_path: Path, name: Name, places: list[str], flag: str | None
+) -> None:
+    told = tmp_path / "told.json"
+    manager = PackageManager(name, (sys.executable, "-c", RECORDER, str(told)))
+
+    assert manager.install(["x"], target=tmp_path / "t", constraints=tmp_path / "c", places=places) == 0
+
+    line = ["--target", str(tmp_path / "t"), "--constraint", str(tmp_path / "c"), "x"]
+    assert json.loads(told.read_text()) == [*line, *([] if flag is None else [flag])]
