@@ -70,7 +70,7 @@ def test_whatever_is_raised_the_row_is_named_with_the_place(
         ("", "exports no plugin"),
         ("apply = 5", "invalid plugin"),
         ("def apply(): ...", "TypeError: apply() takes 0 positional arguments"),
-        ("inject = 'llm'\ndef apply(ctx): ...", "inject must be a list of services"),
+        ("inject = 5\ndef apply(ctx): ...", "inject must be a service or a list of services, not 5"),
         ("Config = 5\ndef apply(ctx, config): ...", "a msgspec.Struct, not a value of type int"),
         ("class Config: a = 1\ndef apply(ctx, config): ...", "Config must be a msgspec.Struct, not Config"),
         (
