@@ -10,9 +10,8 @@ _FIRST = re.compile(r"[A-Za-z_./<\xa1-\ud7ff]")
 _VERSION_LIKE = re.compile(r"[0-9]+\.[0-9]+\.[0-9.]*[0-9]\Z")
 _NUMBER_LIKE = re.compile(r"\.[0-9]|\.(?:inf|nan)\Z", re.IGNORECASE)
 _WORDS = frozenset(["true", "false", "null", "<<", "..."])
-_IN_BRACKETS = re.compile(r"[,\[\]{}:]")
-
-
+_IN_BRACKETS = re.compile(r"[,\[\]{}:?]")
+"""What ends a plain text there, for at least one of the parsers in use."""
 _LITERAL = re.compile("[^\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 """Characters that a literal block cannot hold."""
 _LONGEST_KEY = 120

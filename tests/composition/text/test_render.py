@@ -28,6 +28,7 @@ def test_every_layout_reads_back(value: Any, layout: Layout) -> None:
 
 
 @given(VALUES | TEXTS)
+@example("A?")
 def test_in_brackets_it_reads_back(value: Any) -> None:
     assert repr(read(f"k: {inline([value])}\n")) == repr({"k": plain([value])})
 
