@@ -8,11 +8,11 @@ import msgspec
 from dsh.capabilities.credentials import Credentials
 from dsh.capabilities.launch import LaunchEnvironment
 from dsh.capabilities.subprocess import SUBPROCESS
+from dsh.composition.home import home_label
 from dsh.errors import DshError
 from dsh.kernel import Context
 from dsh.llm.failure import LlmError
 
-PLACES = "the environment, $DSH_HOME/.credentials.yaml, ./.env and $DSH_HOME/.env"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
@@ -65,7 +65,8 @@ def find_key(sources: KeySources, ref: str, provider: str) -> ProviderKey:
     if not key:
         raise LlmError.of(
             "MISSING_CREDENTIAL",
-            f"no API key for {provider}: {ref} is not set (looked in {PLACES}); "
+            f"no API key for {provider}: {ref} is not set (looked in the environment, "
+            f"{home_label()}/.credentials.yaml, ./.env and {home_label()}/.env); "
             f"set it with: export {ref}=…, or try the program without a key: dsh --profile demo",
         )
     if not (key.isascii() and key.isprintable() and " " not in key):

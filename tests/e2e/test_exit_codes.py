@@ -85,8 +85,10 @@ def test_missing_key_is_4_and_says_how_to_set_it(space: Workspace) -> None:
     assert (done.code, done.stdout) == (4, "\n")
     [line] = done.errors
     assert line.startswith("dsh: MISSING_CREDENTIAL: ")
-    assert "DEEPSEEK_API_KEY" in line and ".credentials.yaml" in line and "demo" in line
+    assert "DEEPSEEK_API_KEY" in line and "$DSH_HOME/.credentials.yaml" in line and "demo" in line
     assert last_reason(space)["kind"] == "error"
+    [line] = space.run("run", "x", env={"DEEPSEEK_API_KEY": None, "DSH_HOME": None}).errors
+    assert "~/.dsh/.credentials.yaml, ./.env and ~/.dsh/.env" in line
 
 
 def test_refused_key_is_4_and_not_shown(space: Workspace, answering: Answering) -> None:
