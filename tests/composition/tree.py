@@ -1,6 +1,10 @@
 """Mounts rows of YAML text on a kernel of the test's own."""
 
+import contextlib
 import json
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +12,7 @@ from dsh.composition.compose import Composition
 from dsh.composition.mount.loader import Facts, Loader
 from dsh.composition.patch import apply_layers
 from dsh.kernel import Context
-from tests.composition.layers import layer
+from tests.composition.layers import layer, write
 
 
 def composition(folder: Path, *texts: str) -> Composition:
@@ -34,6 +38,18 @@ class Tree:
     async def load(self, *texts: str) -> list[str]:
         await self.loader.load(composition(self.folder, *texts))
         return [str(report) for report in self.loader.audit()]
+
+
+@contextlib.contextmanager
+def plugin_files(folder: Path, code: Mapping[str, str]) -> Iterator[None]:
+    """Plugins as files of that folder, by name; what was imported of them is forgotten afterwards."""
+    before = set(sys.modules)
+    for name, text in code.items():
+        write(folder / f"{name}.py", textwrap.dedent(text))
+    yield
+    for name in set(sys.modules) - before:
+        if name.startswith("_dsh_file_"):
+            del sys.modules[name]
 
 
 def rows(*rows: dict[str, Any]) -> str:

@@ -1,7 +1,5 @@
 """Rows on the real kernel: what is mounted, what each row gets, and what is said of those that fail."""
 
-import sys
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ from dsh.composition.mount.loader import LOADER
 from dsh.composition.patch import apply_layers
 from tests.aio import aio
 from tests.composition.layers import layer, write
-from tests.composition.tree import Tree, group, row, rows
+from tests.composition.tree import Tree, group, plugin_files, row, rows
 
 SEEN: list[Any] = []
 """What plugins of these tests record: (name, config) at activation."""
@@ -66,13 +64,8 @@ CODE = {
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path) -> Iterator[Path]:
     SEEN.clear()
-    before = set(sys.modules)
-    for name, code in CODE.items():
-        write(tmp_path / f"{name}.py", textwrap.dedent(code))
-    yield tmp_path
-    for name in set(sys.modules) - before:
-        if name.startswith("_dsh_file_"):
-            del sys.modules[name]
+    with plugin_files(tmp_path, CODE):
+        yield tmp_path
 
 
 @aio

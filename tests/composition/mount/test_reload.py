@@ -1,7 +1,5 @@
 """Edits of a mounted tree: what restarts and what does not, what is refused, and what a failed one leaves."""
 
-import sys
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ from dsh.composition.mount.transaction import Refused, StageError
 from dsh.kernel import FiberState
 from tests.aio import aio
 from tests.composition.layers import write
-from tests.composition.tree import Tree, composition, group, row, rows
+from tests.composition.tree import Tree, composition, group, plugin_files, row, rows
 
 SEEN: list[str] = []
 """What the plugins of these tests do: `+id config` at activation, `-id` when they are undone."""
@@ -80,13 +78,8 @@ CODE = {
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path) -> Iterator[Path]:
     SEEN.clear()
-    before = set(sys.modules)
-    for name, code in CODE.items():
-        write(tmp_path / f"{name}.py", textwrap.dedent(code))
-    yield tmp_path
-    for name in set(sys.modules) - before:
-        if name.startswith("_dsh_file_"):
-            del sys.modules[name]
+    with plugin_files(tmp_path, CODE):
+        yield tmp_path
 
 
 async def edited(tree: Tree, *texts: str) -> tuple[str, ...]:

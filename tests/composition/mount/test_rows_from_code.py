@@ -1,7 +1,5 @@
 """Rows that are made, changed, moved and removed by code, and what a running row does to itself."""
 
-import sys
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,8 +11,7 @@ from dsh.composition.mount.transaction import StageError
 from dsh.errors import CompositionError
 from dsh.kernel import Fiber
 from tests.aio import aio
-from tests.composition.layers import write
-from tests.composition.tree import Tree, composition, group, row, rows
+from tests.composition.tree import Tree, composition, group, plugin_files, row, rows
 
 SEEN: list[str] = []
 
@@ -60,13 +57,8 @@ CODE = {
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path) -> Iterator[Path]:
     SEEN.clear()
-    before = set(sys.modules)
-    for name, code in CODE.items():
-        write(tmp_path / f"{name}.py", textwrap.dedent(code))
-    yield tmp_path
-    for name in set(sys.modules) - before:
-        if name.startswith("_dsh_file_"):
-            del sys.modules[name]
+    with plugin_files(tmp_path, CODE):
+        yield tmp_path
 
 
 def ids(tree: Tree) -> list[str]:
