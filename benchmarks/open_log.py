@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dsh.persistence.reader import read_log
+from dsh.persistence.jsonl.reader import read_log
 from dsh.persistence.view import build_view
 from dsh.session.value import encode
 

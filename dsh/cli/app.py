@@ -24,7 +24,7 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-sessions = typer.Typer(help="Look at session logs.", rich_markup_mode=None)
+sessions = typer.Typer(help="Look at session logs, share them, tidy them.", rich_markup_mode=None)
 app.add_typer(sessions, name="sessions")
 plugin = typer.Typer(rich_markup_mode=None)
 app.add_typer(plugin, name="plugin")
@@ -84,15 +84,9 @@ def explain(
     raise typer.Exit(explained(profile, patch, cwd, row, is_json=as_json))
 
 
-@sessions.command("inspect")
-def inspect(
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="An id, the start of one, or a log file.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
-    """Show what a log holds, repaired in memory; the file is only read."""
-    from dsh.cli.sessions import inspect as body
-
-    raise typer.Exit(body(target, as_json))
+@sessions.callback()
+def stored_sessions() -> None:
+    """Its commands are in `dsh.cli.sessions.commands`, which only they load."""
 
 
 @plugin.callback()
@@ -165,6 +159,10 @@ def run(words: Sequence[str]) -> int:
         UsageError: unknown command, option or missing argument.
         OutputError: standard output cannot be written.
     """
+    if words[:1] == ["sessions"]:
+        from dsh.cli.sessions.commands import add_commands
+
+        add_commands(sessions)
     try:
         answer = app(list(words), prog_name="dsh", standalone_mode=False)
         sys.stdout.flush()

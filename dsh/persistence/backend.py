@@ -1,32 +1,42 @@
-"""What the coordinator asks of a place that stores logs (`spec/persistence.md` §3), and what it answers.
+"""What the coordinator and the session commands ask of a place that stores logs, and what it answers.
 
-Everything here is synchronous and runs in the coordinator's one worker thread.
+Everything here is synchronous. A program runs it in the coordinator's one worker thread, a command calls it
+directly (`spec/persistence.md` §3).
 """
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
-from dsh.persistence.reader import StoredLog
+from dsh.persistence.stored import Stored
 from dsh.session.chunk_run import Entry
 from dsh.session.header import SessionHeader
 
+S = TypeVar("S", bound=Stored)
 
-class StoredSession(msgspec.Struct, frozen=True):
-    """One line of a listing."""
+
+class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of a listing, from the header and what is known without reading events."""
 
     header: SessionHeader
-    path: Path
+    place: str
+    """Where it lies, for messages."""
+    path: Path | None
+    """The file that holds this session and nothing else; None where there is none."""
     revision: str
     """Opaque; compare for equality only."""
+    size: int
+    """Bytes on disk, or of its records in a database."""
+    modified_ms: int | None
+    """When it was last written, in epoch milliseconds; None where that is not known."""
 
 
 class StoredProblem(msgspec.Struct, frozen=True):
-    """Something under the root that cannot be listed. It hides nothing else."""
+    """Something that cannot be listed. It hides nothing else."""
 
-    path: Path
+    place: str
     reason: str
 
 
@@ -48,7 +58,25 @@ class RawLog(msgspec.Struct, frozen=True):
     filename: str = "session.jsonl"
 
 
-class Backend(Protocol):
+class StorageFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """What the storage of one session consists of. The header is no row."""
+
+    encoding: str
+    """`plain`, `zstd` or `sqlite`."""
+    rows: int
+    events: int
+    packed_rows: int
+    packed_events: int
+    """Events that the packed rows stand for."""
+    text_bytes: int
+    """Header line and rows as JSON lines."""
+    unpacked_bytes: int
+    """The same lines if no run were packed."""
+    stored_bytes: int
+    """What is really there."""
+
+
+class Backend(Protocol[S]):
     """One kind of storage. A log is open for writing from `open` or its first `append` to `release`."""
 
     @property
@@ -56,30 +84,43 @@ class Backend(Protocol):
         """For messages."""
 
     def locate(self, header: SessionHeader) -> Path | None:
-        """Where the log is or would be. No I/O."""
+        """The file that holds or would hold this session alone. No I/O."""
 
     def is_taken(self, header: SessionHeader) -> bool:
         """Whether a log lies where this one would. Cheap enough for the event loop."""
 
-    def find(self, session_id: str) -> Path | None:
-        """Where a log is stored, or None. Looks at names only."""
+    def find(self, session_id: str) -> str | None:
+        """The place where a session is stored, or None. No record is read."""
 
-    def load(self, session_id: str) -> StoredLog | None:
-        """All of a stored log, not shared with another caller, or None."""
+    def ids(self, prefix: str = "") -> list[str]:
+        """Ids of stored sessions that begin so, sorted. No record is read, so broken ones are there too."""
+
+    def load(self, session_id: str) -> S | None:
+        """All of a stored session, not shared with another caller, or None."""
 
     def revision(self, session_id: str) -> str | None:
         """The token that `load` would give now, without reading events."""
 
     def read_raw(self, session_id: str) -> RawLog | None:
-        """The stored text, or None."""
+        """The stored text, or None.
 
-    def open(self, session_id: str) -> StoredLog | None:
+        Raises:
+            RawLogUnsupported: this kind of storage keeps no text.
+        """
+
+    def figures(self, session_id: str) -> StorageFigures | None:
+        """What the storage of one session consists of, or None."""
+
+    def list(self) -> Listing:
+        """Headers alone."""
+
+    def open(self, session_id: str) -> S | None:
         """Take the owner lock, then load; None when nothing is stored."""
 
     def append(self, header: SessionHeader, entries: Sequence[Entry]) -> None:
         """Store one batch, all or nothing; durable on return. The first one takes the header along."""
 
-    def repair(self, stored: StoredLog, closers: Sequence[Entry], recovered: Sequence[Entry]) -> None:
+    def repair(self, stored: S, closers: Sequence[Entry], recovered: Sequence[Entry]) -> None:
         """Of an open log: drop the torn tail, if there is one, and add closers."""
 
     def rest(self, session_id: str) -> None:
@@ -88,8 +129,13 @@ class Backend(Protocol):
     def release(self, session_id: str) -> None:
         """Close an open log and give its owner lock back."""
 
-    def list(self) -> Listing:
-        """Headers alone."""
+    def delete(self, session_id: str) -> bool:
+        """Remove a stored session and what belongs to it, under its owner lock; False when there is none.
+
+        Raises:
+            SessionBusy: somebody writes it.
+            OSError: it is still there, or its log is and can be deleted again.
+        """
 
     def close(self) -> None:
         """Release everything. Runs after the final drain."""

@@ -5,6 +5,7 @@ are written here. The caller sees to it that only one operation on an id runs at
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from dsh.persistence.backend import Backend
 from dsh.persistence.chain import Worker
@@ -27,7 +28,7 @@ class _Written:
 class ColdLogs:
     """The logs of one backend, as somebody finds them who does not know them yet."""
 
-    def __init__(self, backend: Backend, worker: Worker, *, cached_views: int) -> None:
+    def __init__(self, backend: Backend[Any], worker: Worker, *, cached_views: int) -> None:
         self._backend = backend
         self._worker = worker
         self._cached_views = cached_views

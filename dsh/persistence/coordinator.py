@@ -9,6 +9,7 @@ import contextlib
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from dsh.kernel.task import retrieve
 from dsh.persistence.backend import Backend, Listing, RawLog
@@ -50,7 +51,7 @@ class Coordinator:
 
     def __init__(
         self,
-        backend: Backend,
+        backend: Backend[Any],
         *,
         delay_s: float = 0.2,
         cached_views: int = 5,
@@ -194,7 +195,7 @@ class Coordinator:
         try:
             view = await self._worker.call(build_view, stored)
             if stored.header.cwd != session.header.cwd or not same_prefix(view, session):
-                raise SessionCollision(session.id, f"{stored.path} holds another session with this id")
+                raise SessionCollision(session.id, f"{stored.place} holds another session with this id")
             await self._worker.call(self._backend.repair, stored, (), view.recovered)
         except BaseException:
             await self._worker.call(self._backend.release, session.id)

@@ -8,8 +8,9 @@ PersistenceError                  exit 8: a log could not be made durable, or a 
 ├── SessionCollision              the id belongs to another session
 ├── SessionNotDurable             the system refused a write; the events are still in memory
 ├── SessionBusy                   another process (or another store here) has the log open for writing
+├── RawLogUnsupported             exit 1: this storage keeps no text that could be handed out
 ├── SessionFileChanged            the file is not what we last wrote; nothing is appended
-└── UncleanTail                   a failed append could not be taken back   (dsh.persistence.writer)
+└── UncleanTail                   a failed append could not be taken back   (dsh.persistence.jsonl.writer)
 
 Storage errors (permission, I/O) are plain `OSError`s, but for whoever waits for a live session to become
 durable: there they are wrapped, so that the process ends with exit code 8.
@@ -65,6 +66,19 @@ class SessionNotFound(PersistenceError):
         super().__init__(
             f"no stored session {session_id!r}" + (f" under {where}" if where else ""),
             code="SESSION_NOT_FOUND",
+        )
+
+
+class RawLogUnsupported(PersistenceError):
+    """The stored text was asked for, and this kind of storage keeps none."""
+
+    exit_code = 1
+
+    def __init__(self, where: str) -> None:
+        super().__init__(
+            f"{where}: sessions are not kept as text here",
+            code="RAW_LOG_UNSUPPORTED",
+            hint="dsh sessions export writes the log as JSON lines",
         )
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from typing import Any
 
 from dsh.persistence.backend import Backend
 from dsh.persistence.chain import Chains, Worker
@@ -19,7 +20,7 @@ class LiveLog:
     def __init__(
         self,
         session: Session,
-        backend: Backend,
+        backend: Backend[Any],
         *,
         chains: Chains,
         worker: Worker,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from dsh.persistence.error import SessionBusy
 from dsh.persistence.files import FILE_MODE
-from dsh.persistence.layout import LOCK_NAME
 
+LOCK_NAME = "owner.lock"
 _TEXT_LIMIT = 4096
 
 

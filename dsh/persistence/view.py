@@ -6,7 +6,7 @@ Pure: what is read becomes a view here, and nothing is written.
 from collections.abc import Iterator, Sequence
 
 from dsh.persistence.error import SessionCorruption, SessionFormatUnsupported
-from dsh.persistence.reader import StoredLog, Torn
+from dsh.persistence.stored import Stored, Torn
 from dsh.session.chunk_run import Entry
 from dsh.session.error import CorruptLog, SessionError, UnsupportedLog
 from dsh.session.event import SessionEvent
@@ -94,14 +94,14 @@ class LogView:
         return session
 
 
-def build_view(stored: StoredLog) -> LogView:
+def build_view(stored: Stored) -> LogView:
     """Check what was read, closers included.
 
     Raises:
         SessionCorruption: an event breaks a rule, or the closers would; the error holds the line.
         SessionFormatUnsupported: an event type that this program may neither interpret nor pass over.
     """
-    path = str(stored.path)
+    path = stored.place
     try:
         restored = stored.content.finish()
     except UnsupportedLog as error:

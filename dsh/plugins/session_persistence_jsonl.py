@@ -1,11 +1,6 @@
-"""Row `session-persistence-jsonl`: stores every live session as an append-only file under `root`.
-
-The row decides which sessions are followed. Those that are, are followed to their end, which may come after
-the row's own: an agent that is mounted before it and ends with the tree still has its last events stored.
-"""
+"""Row `session-persistence-jsonl`: stores every live session as an append-only file under `root`."""
 
 import os
-from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -13,19 +8,12 @@ import msgspec
 
 from dsh.capabilities.bounds import Amount, TimerMs
 from dsh.errors import CompositionError
-from dsh.kernel import Context, Effect
+from dsh.kernel import Context
 from dsh.persistence.coordinator import Coordinator
-from dsh.persistence.jsonl import JsonlBackend
+from dsh.persistence.follow import follow_sessions
+from dsh.persistence.jsonl.backend import JsonlBackend
 from dsh.persistence.service import PERSISTENCE
-from dsh.session.log import Session
-from dsh.session.store import (
-    SESSION_CREATED,
-    SESSION_DISPOSED,
-    SESSION_EVENT,
-    SESSION_FLUSH,
-    SESSIONS,
-    Appended,
-)
+from dsh.session.store import SESSIONS
 
 inject = [SESSIONS]
 provide = [PERSISTENCE]
@@ -58,26 +46,7 @@ async def apply(ctx: Context, config: Config) -> None:
         delay_s=config.write_batch_max_delay_ms / 1000,
         cached_views=config.prepared_session_cache_size,
     )
-
-    def created(session: Session) -> None:
-        coordinator.attach(session, is_new=True)
-
-    def appended(event: Appended) -> None:
-        coordinator.appended(event.session)
-
-    def serve(store: Context) -> Iterator[Effect | Callable[[], Awaitable[None]]]:
-        yield coordinator.close
-        yield store.on(SESSION_EVENT, appended)
-        yield store.on(SESSION_FLUSH, coordinator.flush)
-        yield store.on(SESSION_DISPOSED, coordinator.retire)
-
-    ctx.provide(PERSISTENCE, coordinator)
-    sessions = ctx.use(SESSIONS)
-    await sessions.keep("session persistence", serve)
-    ctx.effect(lambda: coordinator.leave, f"follow sessions for {backend.name}")
-    ctx.on(SESSION_CREATED, created)
-    for session in sessions.list():
-        coordinator.attach(session)
+    await follow_sessions(ctx, coordinator, backend.name)
 
 
 def usable_root(configured: str) -> Path:

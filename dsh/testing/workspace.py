@@ -12,7 +12,7 @@ from typing import IO, Any, NamedTuple
 
 import zstandard
 
-from dsh.persistence.layout import LOG_NAMES
+from dsh.persistence.jsonl.layout import LOG_NAMES
 
 PROGRAM = (sys.executable, "-P", "-m", "dsh")
 """How the program is started: this interpreter, without the current folder on the import path."""

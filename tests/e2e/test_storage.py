@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dsh.persistence.reader import read_log
+from dsh.persistence.jsonl.reader import read_log
 from dsh.persistence.view import LogView, build_view
 from dsh.testing.workspace import Finished, Workspace, finish
 from tests.e2e.model import Model

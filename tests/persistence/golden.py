@@ -4,8 +4,8 @@ import hashlib
 import json
 from pathlib import Path
 
-from dsh.persistence.frames import encode_frame
-from dsh.persistence.reader import read_log
+from dsh.persistence.jsonl.frames import encode_frame
+from dsh.persistence.jsonl.reader import read_log
 from dsh.persistence.view import LogView, build_view
 
 SHA256 = "920611d4142ca34cde8b3492051ccd819ffa9e7f75b0bce213117e286163980f"

@@ -21,7 +21,7 @@ from dsh.persistence.error import (
     SessionNotDurable,
     SessionNotFound,
 )
-from dsh.persistence.jsonl import JsonlBackend
+from dsh.persistence.jsonl.backend import JsonlBackend
 from dsh.persistence.write_behind import TELL_AFTER_S
 from dsh.session.chunk import TextDelta
 from dsh.session.event import SessionEvent
@@ -429,7 +429,7 @@ async def test_a_reservation_that_is_given_back_changes_nothing_and_frees_the_lo
 RESUME = """
 import asyncio, pathlib, sys
 from dsh.persistence.coordinator import Coordinator
-from dsh.persistence.jsonl import JsonlBackend
+from dsh.persistence.jsonl.backend import JsonlBackend
 async def main():
     store = Coordinator(JsonlBackend(pathlib.Path(sys.argv[1])))
     try:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dsh.persistence.error import PersistenceError, SessionBusy, SessionCollision, SessionFileChanged
-from dsh.persistence.jsonl import JsonlBackend
-from dsh.persistence.layout import Encoding
+from dsh.persistence.jsonl.backend import JsonlBackend
+from dsh.persistence.jsonl.layout import Encoding
 from dsh.persistence.view import build_view
 from dsh.session.chunk_run import Entry
 from dsh.session.header import SessionHeader

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsh.persistence.jsonl import JsonlBackend
-from dsh.persistence.layout import Encoding
-from dsh.persistence.reader import read_log
+from dsh.persistence.jsonl.backend import JsonlBackend
+from dsh.persistence.jsonl.layout import Encoding
+from dsh.persistence.jsonl.reader import read_log
 from dsh.persistence.view import build_view
 from dsh.session.chunk import Chunk, ReasoningDelta, TextDelta, ToolCallDelta
 from dsh.session.header import SessionHeader

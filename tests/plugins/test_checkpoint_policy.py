@@ -7,7 +7,7 @@ from typing import Any
 
 from dsh.kernel import Context
 from dsh.llm.registry import LLM_STREAM
-from dsh.persistence.reader import read_log
+from dsh.persistence.jsonl.reader import read_log
 from dsh.persistence.view import build_view
 from dsh.plugins import session, session_checkpoint_policy, session_persistence_jsonl, tools
 from dsh.session.chunk import Chunk, Finish

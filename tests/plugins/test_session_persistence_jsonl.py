@@ -12,7 +12,7 @@ import pytest
 from dsh.errors import CompositionError
 from dsh.kernel import Context, Fiber, ValidationError, resolve_config
 from dsh.persistence.error import SessionBusy, SessionCollision
-from dsh.persistence.reader import read_log
+from dsh.persistence.jsonl.reader import read_log
 from dsh.persistence.service import PERSISTENCE
 from dsh.persistence.view import build_view
 from dsh.plugins import session as session_row

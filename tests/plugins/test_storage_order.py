@@ -13,7 +13,7 @@ from dsh.agent.registry import AGENTS
 from dsh.kernel import Context, Fiber, ServiceKey
 from dsh.llm.registry import LLM, LlmRegistry
 from dsh.llm.request import LlmRequest
-from dsh.persistence.reader import read_log
+from dsh.persistence.jsonl.reader import read_log
 from dsh.persistence.service import PERSISTENCE
 from dsh.persistence.view import build_view
 from dsh.plugins import (

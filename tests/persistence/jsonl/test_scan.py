@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dsh.persistence.scan import DamagedText, LineScanner
+from dsh.persistence.jsonl.scan import DamagedText, LineScanner
 from dsh.session.chunk_run import ChunkRun
 from tests.persistence.golden import BODY, turn_end, turn_start
 

@@ -8,17 +8,17 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from dsh.persistence import frames, writer
 from dsh.persistence.backend import Listing, RawLog, StoredProblem, StoredSession
 from dsh.persistence.error import LogRefusal, PersistenceError, SessionCollision, SessionCorruption
 from dsh.persistence.files import Files, Identity
-from dsh.persistence.layout import LOG_NAMES, Encoding, log_path, session_dir
+from dsh.persistence.jsonl import frames, writer
+from dsh.persistence.jsonl.layout import LOG_NAMES, Encoding, log_path, session_dir
+from dsh.persistence.jsonl.lookup import logs_in, logs_of, projects, stored_ids
+from dsh.persistence.jsonl.raw import read_header, read_raw
+from dsh.persistence.jsonl.reader import StoredLog, read_log
+from dsh.persistence.jsonl.stable import read_bytes, revision_of
+from dsh.persistence.jsonl.writer import UncleanTail
 from dsh.persistence.lock import OwnerLock
-from dsh.persistence.lookup import logs_in, logs_of, projects
-from dsh.persistence.raw import read_header, read_raw
-from dsh.persistence.reader import StoredLog, read_log
-from dsh.persistence.stable import read_bytes, revision_of
-from dsh.persistence.writer import UncleanTail
 from dsh.session.chunk_row import pack
 from dsh.session.chunk_run import Entry, expand
 from dsh.session.header import SessionHeader
@@ -73,7 +73,16 @@ class JsonlBackend:
         """Whether a log lies where this one would: two look-ups of names."""
         return bool(logs_in(session_dir(self.root, header.id, header.cwd)))
 
-    def find(self, session_id: str) -> Path | None:
+    def find(self, session_id: str) -> str | None:
+        """Where a session is stored, or None. Raises as `_find`."""
+        path = self._find(session_id)
+        return None if path is None else str(path)
+
+    def ids(self, prefix: str = "") -> "list[str]":
+        """The ids of stored sessions that begin so, by the names of their folders."""
+        return stored_ids(self.root, prefix)
+
+    def _find(self, session_id: str) -> Path | None:
         """The stored log of a session, or None.
 
         Raises:
@@ -97,7 +106,7 @@ class JsonlBackend:
         Raises:
             SessionCorruption, SessionFormatUnsupported, OSError
         """
-        path = self.find(session_id)
+        path = self._find(session_id)
         if path is None:
             return None
         stored = read_log(path)
@@ -106,12 +115,12 @@ class JsonlBackend:
 
     def revision(self, session_id: str) -> str | None:
         """The revision of the stored log, or None."""
-        path = self.find(session_id)
+        path = self._find(session_id)
         return None if path is None else revision_of(path.stat())
 
     def read_raw(self, session_id: str) -> RawLog | None:
         """The committed text of the stored log, or None. The version is not looked at."""
-        path = self.find(session_id)
+        path = self._find(session_id)
         return None if path is None else RawLog(path=path, content=read_raw(path, session_id))
 
     def _check_identity(self, header: SessionHeader, path: Path, session_id: str | None) -> None:
@@ -138,7 +147,7 @@ class JsonlBackend:
             try:
                 folders = sorted(project.iterdir())
             except OSError as error:
-                problems.append(StoredProblem(project, _reason(error)))
+                problems.append(StoredProblem(str(project), _reason(error)))
                 continue
             for folder in folders:
                 self._list_folder(folder, sessions, problems)
@@ -147,23 +156,32 @@ class JsonlBackend:
     def _list_folder(self, folder: Path, sessions: dict[str, StoredSession], problems: _Problems) -> None:
         if not folder.is_dir():
             if folder.name.endswith((".jsonl", ".jsonl.zstd")):
-                problems.append(StoredProblem(folder, "a log lies where a session's folder is expected"))
+                problems.append(StoredProblem(str(folder), "a log lies where a session's folder is expected"))
             return
         logs = logs_in(folder)
         if len(logs) > 1:
-            problems.append(StoredProblem(folder, "holds a plain and a compressed log"))
+            problems.append(StoredProblem(str(folder), "holds a plain and a compressed log"))
             return
         for path in logs:
             try:
-                header, revision = read_header(path)
+                header, found = read_header(path)
                 self._check_identity(header, path, None)
             except (PersistenceError, OSError) as error:
-                problems.append(StoredProblem(path, _reason(error)))
+                problems.append(StoredProblem(str(path), _reason(error)))
                 continue
             if (twin := sessions.get(header.id)) is not None:
-                problems.append(StoredProblem(path, f"session {header.id!r} is also stored at {twin.path}"))
+                problems.append(
+                    StoredProblem(str(path), f"session {header.id!r} is also stored at {twin.place}")
+                )
                 continue
-            sessions[header.id] = StoredSession(header, path, revision)
+            sessions[header.id] = StoredSession(
+                header=header,
+                place=str(path),
+                path=path,
+                revision=revision_of(found),
+                size=found.st_size,
+                modified_ms=found.st_mtime_ns // 1_000_000,
+            )
 
     # -- writing -----------------------------------------------------------------------------------
 
@@ -174,7 +192,7 @@ class JsonlBackend:
             SessionBusy: somebody else writes it.
             SessionCorruption, SessionFormatUnsupported, OSError: the lock is given back.
         """
-        path = self.find(session_id)
+        path = self._find(session_id)
         if path is None:
             return None
         lock = OwnerLock.acquire(path.parent)

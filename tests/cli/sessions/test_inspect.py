@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from dsh.cli.sessions import inspect
+from dsh.cli.sessions.inspect import inspect
+from dsh.cli.sessions.place import Place
 from tests.corpus import CORPUS, needs_corpus
 from tests.persistence.golden import HEADER, TEXT, framed, line, turn_end, turn_start
 
@@ -22,7 +23,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.Cap
     monkeypatch.setenv("DSH_HOME", str(tmp_path / "home"))
 
     def call(target: object, *, json_output: bool = True) -> tuple[int, str, str]:
-        code = inspect(str(target), json_output)
+        code = inspect(str(target), Place(), as_json=json_output)
         out, err = capfdbinary.readouterr()
         return code, out.decode(), err.decode()
 
@@ -150,7 +151,7 @@ def test_text_of_a_log_cannot_write_on_the_terminal(tmp_path: Path, run: Run) ->
 
     assert code == 0
     assert "\x1b" not in out and "\x07" not in out
-    assert "'a\\x1b[31m\\nb'" in out
+    assert "a\\x1b[31m\\x0ab" in out
 
 
 def test_lone_surrogates_are_shown_as_their_escapes(tmp_path: Path, run: Run) -> None:
@@ -177,8 +178,9 @@ def test_people_get_a_few_lines(tmp_path: Path, run: Run) -> None:
 
 LOADED = """
 import sys
-from dsh.cli.sessions import inspect
-code = inspect(sys.argv[1], True)
+from dsh.cli.sessions.inspect import inspect
+from dsh.cli.sessions.place import Place
+code = inspect(sys.argv[1], Place(), as_json=True)
 print(" ".join(sorted({name.partition(".")[0] for name in sys.modules})), file=sys.stderr)
 sys.exit(code)
 """

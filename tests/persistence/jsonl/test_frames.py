@@ -8,8 +8,8 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsh.persistence import frames
-from dsh.persistence.frames import FrameDefect, decode_frame, decode_torn, encode_frame, scan_frames
+from dsh.persistence.jsonl import frames
+from dsh.persistence.jsonl.frames import FrameDefect, decode_frame, decode_torn, encode_frame, scan_frames
 
 ONE, TWO, THREE = b'{"a":1}\n', b'{"b":"' + b"x" * 500 + b'"}\n', b'{"c":3}\n{"d":4}\n'
 FILE = encode_frame(ONE) + encode_frame(TWO) + encode_frame(THREE)

@@ -4,13 +4,13 @@ Names are computed on UTF-16 code units, as the original does: a character outsi
 two escapes, a lone surrogate gives one.
 """
 
+import re
 from pathlib import Path
 from typing import Literal
 
 Encoding = Literal["zstd", "plain"]
 
 LOG_NAMES: dict[Encoding, str] = {"zstd": "session.jsonl.zstd", "plain": "session.jsonl"}
-LOCK_NAME = "owner.lock"
 PROJECT_LIMIT = 251
 """Characters of a project slug; with the dashes around it a name stays within 255 bytes."""
 
@@ -54,6 +54,12 @@ def session_name(session_id: str) -> str:
         raise ValueError("a session id must not be empty")
     name = "".join(map(_escape, _units(session_id)))
     return name.replace(".", "~002E") if name in (".", "..") else name
+
+
+def session_id_of(name: str) -> str:
+    """The id behind the name of a session's folder."""
+    units = re.sub("~([0-9A-F]{4})", lambda found: chr(int(found[1], 16)), name)
+    return units.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
 def session_dir(root: Path, session_id: str, cwd: str | None) -> Path:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from dsh.persistence.layout import LOG_NAMES, session_name
+from dsh.persistence.jsonl.layout import LOG_NAMES, session_id_of, session_name
 
 
 def projects(root: Path) -> list[Path]:
@@ -27,10 +27,10 @@ def logs_of(root: Path, session_id: str) -> list[Path]:
     return [path for project in projects(root) for path in logs_in(project / name)]
 
 
-def logs_by_prefix(root: Path, prefix: str) -> list[Path]:
-    """The logs whose id begins so; where an id is exactly that, its log alone."""
-    name = session_name(prefix)
-    return logs_of(root, prefix) or [path for path in all_logs(root) if path.parent.name.startswith(name)]
+def stored_ids(root: Path, prefix: str) -> list[str]:
+    """The ids that begin so, sorted."""
+    names = {path.parent.name for path in all_logs(root)}
+    return sorted(found for name in names if (found := session_id_of(name)).startswith(prefix))
 
 
 def all_logs(root: Path) -> Iterator[Path]:

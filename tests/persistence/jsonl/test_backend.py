@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from dsh.persistence.error import SessionBusy, SessionCorruption
-from dsh.persistence.frames import decode_frame, scan_frames
-from dsh.persistence.jsonl import JsonlBackend
-from dsh.persistence.layout import Encoding
+from dsh.persistence.jsonl.backend import JsonlBackend
+from dsh.persistence.jsonl.frames import decode_frame, scan_frames
+from dsh.persistence.jsonl.layout import Encoding
 from dsh.persistence.view import build_view
 from dsh.session.chunk_run import Entry, expand
 from dsh.session.event import SessionEvent
@@ -191,7 +191,7 @@ def test_a_broken_neighbour_hides_nobody(tmp_path: Path) -> None:
     listing = backend.list()
 
     assert {stored.header.id for stored in listing.sessions} == {"good", "demo.1"}
-    reasons = {problem.path: problem.reason for problem in listing.problems}
+    reasons = {Path(problem.place): problem.reason for problem in listing.problems}
     for path, reason in bad.items():
         assert reason in reasons.pop(path)
     assert "folder" in reasons.pop(project / "folder" / "session.jsonl")

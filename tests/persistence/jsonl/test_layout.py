@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsh.persistence.layout import log_path, project_name, session_name
+from dsh.persistence.jsonl.layout import log_path, project_name, session_name
 
 
 @pytest.mark.parametrize(

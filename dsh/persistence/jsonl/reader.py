@@ -12,50 +12,44 @@ import os
 from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
-from typing import NamedTuple
 
-from dsh.persistence import frames
 from dsh.persistence.error import SessionCorruption
 from dsh.persistence.files import Identity
-from dsh.persistence.frames import Frame, FrameDefect
-from dsh.persistence.layout import Encoding
-from dsh.persistence.raw import damaged_frame, header_line, is_compressed, parse_header
-from dsh.persistence.scan import DamagedText, Defect, LineScanner
-from dsh.persistence.stable import pieces, read_stably, revision_of
-from dsh.session.header import SessionHeader
+from dsh.persistence.jsonl import frames
+from dsh.persistence.jsonl.frames import Frame, FrameDefect
+from dsh.persistence.jsonl.layout import Encoding
+from dsh.persistence.jsonl.raw import damaged_frame, header_line, is_compressed, parse_header
+from dsh.persistence.jsonl.scan import DamagedText, Defect, LineScanner
+from dsh.persistence.jsonl.stable import pieces, read_stably, revision_of
+from dsh.persistence.stored import Stored, Torn
 from dsh.session.restore import Restorer
 
 STEP = 1 << 20
 """Bytes that are read at a time."""
 
 
-class Torn(NamedTuple):
-    """A tail that no finished turn stands behind; repair may cut it off."""
+class TornBytes(Torn, frozen=True, kw_only=True):
+    """The end of a file."""
 
     keep: int
     """Bytes of the file that stay."""
     dropped: int
     """Bytes behind them."""
-    recovered: int
-    """So many of the last events were read out of the dropped bytes and have to be written again."""
-    reason: str
+
+    @property
+    def extent(self) -> str:
+        return f"{self.dropped} bytes from byte {self.keep} on"
 
 
-class StoredLog(NamedTuple):
+class StoredLog(Stored, frozen=True, kw_only=True):
     """A log as it lies on disk."""
 
     path: Path
     encoding: Encoding
-    header: SessionHeader
-    content: Restorer
-    """Has taken every whole record; its `finish` says whether they make a session."""
-    next_seq: int
-    """How many events are stored."""
     identity: Identity
-    revision: str
     lacks_newline: bool
     """The last record that stays has no newline; the next append begins with one."""
-    torn: Torn | None
+    torn: TornBytes | None
 
 
 def read_log(path: Path) -> StoredLog:
@@ -86,17 +80,18 @@ class _Reading:
         self.content = Restorer(self.header)
         self.scanner = LineScanner(self.content.take)
 
-    def stored(self, torn: Torn | None, *, lacks_newline: bool) -> StoredLog:
+    def stored(self, torn: TornBytes | None, *, lacks_newline: bool) -> StoredLog:
         return StoredLog(
-            self.path,
-            self.encoding,
-            self.header,
-            self.content,
-            self.scanner.next_seq,
-            Identity.of(self.found),
-            revision_of(self.found),
-            lacks_newline,
-            torn,
+            place=str(self.path),
+            path=self.path,
+            encoding=self.encoding,
+            header=self.header,
+            content=self.content,
+            next_seq=self.scanner.next_seq,
+            identity=Identity.of(self.found),
+            revision=revision_of(self.found),
+            lacks_newline=lacks_newline,
+            torn=torn,
         )
 
     def damaged(self, defect: Defect, offset: int) -> SessionCorruption:
@@ -125,7 +120,7 @@ def _read_plain(path: Path, text: Iterator[bytes], found: os.stat_result) -> Sto
     torn = None
     if not scanner.is_whole:
         dropped = scanner.fed - scanner.committed
-        torn = Torn(end + scanner.committed, dropped, 0, _reason(scanner.defect))
+        torn = TornBytes(keep=end + scanner.committed, dropped=dropped, reason=_reason(scanner.defect))
     return reading.stored(torn, lacks_newline=scanner.lacks_newline)
 
 
@@ -154,7 +149,7 @@ def _read_frames(path: Path, data: bytes, found: os.stat_result) -> StoredLog:
     return reading.stored(torn, lacks_newline=lacks_newline)
 
 
-def _read_torn(reading: _Reading, data: bytes, start: int) -> Torn:
+def _read_torn(reading: _Reading, data: bytes, start: int) -> TornBytes:
     """Judge the frame that lacks its end, and take out of it what is whole."""
     if (later := frames.later_frame(data, start)) is not None:
         raise SessionCorruption(
@@ -169,7 +164,12 @@ def _read_torn(reading: _Reading, data: bytes, start: int) -> Torn:
         scanner.finish()
     except DamagedText as damaged:
         raise reading.damaged(damaged.defect, start) from None
-    return Torn(start, len(data) - start, scanner.next_seq - before, "the last zstd frame is incomplete")
+    return TornBytes(
+        keep=start,
+        dropped=len(data) - start,
+        recovered=scanner.next_seq - before,
+        reason="the last zstd frame is incomplete",
+    )
 
 
 def _in_frames(path: Path, defect: Defect, found: list[Frame], starts: list[int]) -> SessionCorruption:

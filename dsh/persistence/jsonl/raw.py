@@ -3,10 +3,10 @@
 import os
 from pathlib import Path
 
-from dsh.persistence import frames
 from dsh.persistence.error import SessionCorruption, SessionFormatUnsupported
-from dsh.persistence.frames import FrameDefect
-from dsh.persistence.stable import open_regular, read_bytes, revision_of
+from dsh.persistence.jsonl import frames
+from dsh.persistence.jsonl.frames import FrameDefect
+from dsh.persistence.jsonl.stable import open_regular, read_bytes
 from dsh.session.error import SessionError, UnsupportedLog
 from dsh.session.header import SessionHeader, header_from_line
 from dsh.session.value import decode_strict
@@ -52,21 +52,21 @@ def damaged_frame(path: Path, defect: FrameDefect) -> SessionCorruption:
     return SessionCorruption(f"zstd frame: {defect.reason}", path=str(path), offset=defect.offset)
 
 
-def read_header(path: Path) -> tuple[SessionHeader, str]:
-    """Header and revision of a log, reading no further than its first line or frame.
+def read_header(path: Path) -> tuple[SessionHeader, os.stat_result]:
+    """Header of a log and the state of its file, reading no further than its first line or frame.
 
     Raises:
         SessionCorruption, SessionFormatUnsupported: there is no header that we understand.
         OSError: it cannot be read.
     """
     with open_regular(path) as file:
-        revision = revision_of(os.fstat(file.fileno()))
+        found = os.fstat(file.fileno())
         data = b""
         while len(data) < HEADER_LIMIT and (piece := file.read(max(HEADER_STEP, len(data)))):
             data += piece
             line = _first_line(path, data)
             if line is not None:
-                return parse_header(path, line), revision
+                return parse_header(path, line), found
     reason = "the file is empty" if not data else "the header is not complete"
     raise SessionCorruption(reason, path=str(path), line=1, offset=0)
 
