@@ -76,17 +76,23 @@ class EntryList:
         entry = self._entry(self._position(seq))
         return entry.event(seq - entry.seq0) if isinstance(entry, ChunkRun) else entry
 
-    def since(self, start: int) -> list[Entry]:
-        """The entries from seq `start` on; a run is cut where `start` or the end of the log falls into it."""
-        if start >= self.length:
-            return []
+    def between(self, start: int, stop: int) -> list[Entry]:
+        """The entries from seq `start` up to `stop`; a run is cut where one of them falls into it.
+
+        Args:
+            stop: not beyond the end of the log.
+        """
         start = max(start, 0)
-        out = [self._entry(position) for position in range(self._position(start), len(self._items))]
-        head, tail = out[0], out[-1]
-        if isinstance(head, ChunkRun) and (start > head.seq0 or head is self.run):
-            out[0] = head.slice(start - head.seq0)
-        if len(out) > 1 and isinstance(tail, ChunkRun) and tail is self.run:
-            out[-1] = tail.slice(0)
+        if start >= stop:
+            return []
+        span = range(self._position(start), self._position(stop - 1) + 1)
+        out = [self._entry(position) for position in span]
+        for place in {0, len(out) - 1}:
+            entry = out[place]
+            if isinstance(entry, ChunkRun):
+                first, last = max(start, entry.seq0), min(stop, entry.stop)
+                if entry is self.run or first > entry.seq0 or last < entry.stop:
+                    out[place] = entry.slice(first - entry.seq0, last - entry.seq0)
         return out
 
     def events(self, start: int, stop: int) -> Iterator[SessionEvent]:
@@ -111,6 +117,16 @@ class EntryList:
                 entry = self._entry(position)
                 assert isinstance(entry, SessionEvent)
                 yield entry
+
+    def last_before(self, types: frozenset[str], stop: int) -> SessionEvent | None:
+        """The last event of these types below seq `stop`; runs are passed over."""
+        position = self._position(stop - 1) if stop > 0 and self._items else -1
+        while position >= 0 and self._kinds[position] not in types:
+            position -= 1
+        if position < 0:
+            return None
+        entry = self._entry(position)
+        return entry if isinstance(entry, SessionEvent) else None
 
     def _position(self, seq: int) -> int:
         return max(bisect_right(self._starts, seq) - 1, 0)

@@ -10,7 +10,8 @@ SessionError
 ├── UnsupportedLog       a log of another version, or with an event type this program does not know
 ├── ReentrantAppend      an append from inside the publication of another one
 ├── SessionExists        the id is taken in the store
-└── SessionNotLive       the session is not registered in this store
+├── SessionNotLive       the session is not registered in this store
+└── SessionForkError     a session cannot be forked there; `code` says why
 """
 
 from dsh.errors import DshError
@@ -74,3 +75,10 @@ class SessionExists(SessionError):
 
 class SessionNotLive(SessionError):
     """The session is not registered in this store, or belongs to another one."""
+
+
+class SessionForkError(SessionError):
+    """A session cannot be forked as asked: `code` is one of `dsh.session.fork.ForkCode`."""
+
+    def __init__(self, code: str, message: str, *, hint: str = "") -> None:
+        super().__init__(message, code=code, hint=hint)

@@ -112,9 +112,9 @@ class Session:
         """
         return self._log.event(seq)
 
-    def entries(self, start: int = 0) -> list[Entry]:
-        """Everything from seq `start` on, packed as it is held; what is handed out never grows."""
-        return self._log.since(start)
+    def entries(self, start: int = 0, stop: int | None = None) -> list[Entry]:
+        """Everything from seq `start` up to `stop`, packed as it is held; what is handed out never grows."""
+        return self._log.between(start, self._log.length if stop is None else min(stop, self._log.length))
 
     def events(self, start: int = 0, stop: int | None = None) -> Iterator[SessionEvent]:
         """The events from seq `start` up to `stop` as they are now, packed runs expanded one by one."""
@@ -128,6 +128,10 @@ class Session:
         """The last event of a type, packed deltas not counted; how whole-value events are read."""
         seq = self._last.get(kind)
         return None if seq is None else self._log.event(seq)
+
+    def last_before(self, stop: int, *types: str) -> SessionEvent | None:
+        """The last event of some types below seq `stop`, looked for backwards from there; None if none is."""
+        return self._log.last_before(frozenset(types), stop)
 
     # -- folds -----------------------------------------------------------------------------------
 

@@ -11,8 +11,9 @@ from msgspec import Struct
 
 from dsh.kernel import Context, Effect, Event, ScopeTarget, Service, ServiceKey
 from dsh.session.chunk_run import Entry
-from dsh.session.error import SessionError, SessionExists, SessionNotLive
+from dsh.session.error import SessionError, SessionExists, SessionForkError, SessionNotLive
 from dsh.session.event import SessionEvent
+from dsh.session.fork import fork_of
 from dsh.session.header import SessionHeader, header_from_json
 from dsh.session.log import Clock, Session, now_ms
 from dsh.session.value import JsonObject
@@ -93,10 +94,7 @@ class SessionStore(Service):
             InvalidHeader, InvalidEvent: a header field or a seed event breaks a rule.
         """
         if session_id is None:
-            number = 1
-            while f"session-{number}" in self._live:
-                number += 1
-            session_id = f"session-{number}"
+            session_id = self._free_id()
         self._refuse_live(session_id)
         made = SessionHeader(
             id=session_id,
@@ -177,13 +175,55 @@ class SessionStore(Service):
     ) -> "tuple[Session, Effect]":
         """Prepare, register and announce as one effect of the caller; undoing it takes the session out."""
         session = self.prepare(session_id, cwd=cwd, seed=seed)
+        return session, self._publish(session)
 
+    def _publish(self, session: Session) -> Effect:
         def setup() -> Detach:
             detach = self.enter(session)
             self.announce(session)
             return detach
 
-        return session, self.ctx.effect(setup, f"session {session.id}")
+        return self.ctx.effect(setup, f"session {session.id}")
+
+    def fork(
+        self, source: Session | str, boundary: int | None = None, child_id: str | None = None
+    ) -> "tuple[Session, Effect]":
+        """Create a session that begins with the log of a live one; as `create`, an effect of the caller.
+
+        The child takes over workspace, preset, delegation depth and origin, but nothing that waits in the
+        inbox. What either side appends afterwards the other one never sees.
+
+        Args:
+            boundary: seq of the last inherited event; without it all of them.
+
+        Raises:
+            SessionForkError: in this order of codes: `SESSION_ALREADY_EXISTS`, the id of the child is live;
+                `SESSION_NOT_FOUND`, the source is not; `SESSION_NOT_LIVE`, its id is, for another object;
+                `INVALID_BOUNDARY`; `OPEN_TURN`.
+        """
+        if child_id is not None and child_id in self._live:
+            raise SessionForkError(
+                "SESSION_ALREADY_EXISTS",
+                f"a session with id {child_id!r} is live",
+                hint="choose another id for the fork",
+            )
+        session_id = source if isinstance(source, str) else source.id
+        live = self._live.get(session_id)
+        if live is None:
+            raise SessionForkError(
+                "SESSION_NOT_FOUND",
+                f"there is no live session with id {session_id!r}",
+                hint="a stored session is forked through its storage",
+            )
+        if not isinstance(source, str) and live.session is not source:
+            raise SessionForkError(
+                "SESSION_NOT_LIVE",
+                f"the live session with id {session_id!r} is another object",
+                hint="ask the store for it",
+            )
+        seed = fork_of(live.session, boundary)
+        child = seed.session(self._free_id() if child_id is None else child_id, clock=self._clock)
+        return child, self._publish(child)
 
     async def flush(self, session: Session) -> bool:
         """Wait until every listener of `session/flush` is done; True when there was one.
@@ -228,6 +268,12 @@ class SessionStore(Service):
             del self._live[live.session.id]
         if live.announced:
             self.owner_ctx.emit(SESSION_DISPOSED, live.session, subject=live.subject)
+
+    def _free_id(self) -> str:
+        number = 1
+        while f"session-{number}" in self._live:
+            number += 1
+        return f"session-{number}"
 
     def _refuse_live(self, session_id: str) -> None:
         if session_id in self._live:

@@ -91,7 +91,7 @@ def test_a_line_without_the_shape_of_an_event_is_refused_all_the_same() -> None:
 def test_an_empty_list_has_no_events() -> None:
     entries = EntryList()
 
-    assert (entries.length, entries.last_kind, entries.since(0)) == (0, None, [])
+    assert (entries.length, entries.last_kind, entries.between(0, 0)) == (0, None, [])
     assert list(entries.events(0, 0)) == list(entries.select(frozenset({"turn/start"}), 0)) == []
     with pytest.raises(IndexError):
         entries.event(0)

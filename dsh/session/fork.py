@@ -1,0 +1,144 @@
+"""A fork: a session that begins with a part of another one's log (`spec/session-log.md` §12).
+
+Pure: the source is read and stays as it is, and nothing is stored or published here. What the fork takes over
+is immutable and shared, packed runs stay packed.
+"""
+
+from typing import Literal, NoReturn, TypeAlias
+
+from msgspec import Struct
+
+from dsh.session.chunk_run import Entry
+from dsh.session.error import SessionForkError
+from dsh.session.header import SessionHeader, header_from_json
+from dsh.session.log import Clock, Session, now_ms
+from dsh.session.value import MAX_SAFE_INT, safe_int
+
+ForkCode: TypeAlias = Literal[
+    "SESSION_ALREADY_EXISTS", "SESSION_NOT_FOUND", "SESSION_NOT_LIVE", "INVALID_BOUNDARY", "OPEN_TURN"
+]
+"""Why a fork is refused, in the order in which it is found out. The first three are the store's to tell."""
+
+
+class ForkSeed(Struct, frozen=True, kw_only=True):
+    """What a fork begins with: the fields its header takes from the parent, and the inherited entries."""
+
+    parent_session: str
+    seed_length: int
+    """The number of inherited events."""
+    entries: tuple[Entry, ...]
+    cwd: str | None = None
+    origin: Literal["subagent"] | None = None
+    delegation_depth: int | None = None
+    agent_preset: str | None = None
+
+    def header(self, child_id: str, created_at: int) -> SessionHeader:
+        """The header of the fork.
+
+        Args:
+            created_at: epoch milliseconds.
+
+        Raises:
+            InvalidHeader: the id is empty, or a field of the parent breaks its rule.
+        """
+        made = SessionHeader(
+            id=child_id,
+            created_at=created_at,
+            cwd=self.cwd,
+            parent_session=self.parent_session,
+            seed_length=self.seed_length,
+            origin=self.origin,
+            delegation_depth=self.delegation_depth,
+            agent_preset=self.agent_preset,
+        )
+        return header_from_json(made.to_json(), child_id)
+
+    def session(self, child_id: str, *, clock: Clock = now_ms) -> Session:
+        """The fork as a session of its own, which ends with `session/end-seed`; nobody hears of it.
+
+        Raises:
+            InvalidHeader: as `header`.
+        """
+        return Session.seeded(self.header(child_id, clock()), self.entries, clock=clock)
+
+
+def fork_of(session: Session, boundary: int | None = None) -> ForkSeed:
+    """What a fork of a session begins with.
+
+    Args:
+        session: live, or the session behind the view of a stored log.
+        boundary: seq of the last event that is inherited; without it all of them are.
+
+    Raises:
+        SessionForkError: `INVALID_BOUNDARY`, there is no such event; `OPEN_TURN`, the boundary lies inside a
+            turn that had not ended there.
+    """
+    stop = _stop(session, boundary)
+    _check_balanced(session, stop)
+    header = session.header
+    return ForkSeed(
+        parent_session=session.id,
+        seed_length=stop,
+        entries=tuple(session.entries(0, stop)),
+        cwd=header.cwd,
+        origin=header.origin,
+        delegation_depth=header.delegation_depth,
+        agent_preset=header.agent_preset,
+    )
+
+
+def boundary_of_turn(session: Session, turn: int) -> int:
+    """The seq of the `turn/end` of a turn: the boundary of a fork that ends with that turn.
+
+    Raises:
+        SessionForkError: `INVALID_BOUNDARY`, the session has no such turn; `OPEN_TURN`, it has not ended.
+    """
+    found: int | None = None
+    started = False
+    for event in session.select("turn/start", "turn/end"):
+        if isinstance(event.data, dict) and safe_int(event.data.get("turn")) == turn:
+            started = True
+            found = event.seq if event.type == "turn/end" else found
+    if found is not None:
+        return found
+    if started:
+        raise SessionForkError(
+            "OPEN_TURN", f"turn {turn} of session {session.id} has not ended", hint="choose an earlier turn"
+        )
+    last = session.last_turn
+    has = f"its turns are 1 to {last}" if last else "it has no turns"
+    raise SessionForkError(
+        "INVALID_BOUNDARY", f"session {session.id} has no turn {turn}: {has}", hint="choose one of its turns"
+    )
+
+
+def _stop(session: Session, boundary: int | None) -> int:
+    length = session.length
+    if boundary is None:
+        return length
+    if type(boundary) is not int or not 0 <= boundary <= MAX_SAFE_INT or boundary >= length:
+        _no_boundary(session, boundary)
+    return boundary + 1
+
+
+def _no_boundary(session: Session, boundary: object) -> NoReturn:
+    has = f"its events are 0 to {session.length - 1}" if session.length else "it has no events"
+    raise SessionForkError(
+        "INVALID_BOUNDARY",
+        f"the boundary of a fork of session {session.id} is the seq of one of its events, "
+        f"found {boundary!r:.60}: {has}",
+        hint="leave the boundary out to take over the whole log",
+    )
+
+
+def _check_balanced(session: Session, stop: int) -> None:
+    """Refuse a boundary whose last turn bracket opens: a fork continues between turns only."""
+    event = session.last_before(stop, "turn/start", "turn/end")
+    if event is None or event.type == "turn/end":
+        return
+    turn = event.data.get("turn") if isinstance(event.data, dict) else None
+    raise SessionForkError(
+        "OPEN_TURN",
+        f"turn {turn!r:.20} of session {session.id} is open at seq {stop - 1}",
+        hint="fork at the end of a turn, or wait until this one has ended",
+    )
