@@ -69,6 +69,10 @@ class Files:
     def unlink(self, path: Path) -> None:
         path.unlink()
 
+    def remove_dir(self, path: Path) -> None:
+        """Remove an empty folder."""
+        path.rmdir()
+
     def sync_dir(self, path: Path) -> None:
         """Make the names in a folder durable."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

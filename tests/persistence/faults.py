@@ -68,3 +68,6 @@ class FaultyFiles(Files):
 
     def unlink(self, path: Path) -> None:
         self._do("unlink", lambda: Files.unlink(self, path))
+
+    def remove_dir(self, path: Path) -> None:
+        self._do("remove_dir", lambda: Files.remove_dir(self, path))

@@ -8,12 +8,14 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from dsh.persistence.backend import Listing, RawLog, StoredProblem, StoredSession
+from dsh.persistence.backend import Listing, RawLog, StorageFigures, StoredProblem, StoredSession
 from dsh.persistence.error import LogRefusal, PersistenceError, SessionCollision, SessionCorruption
 from dsh.persistence.files import Files, Identity
 from dsh.persistence.jsonl import frames, writer
+from dsh.persistence.jsonl.erase import erase
+from dsh.persistence.jsonl.figures import figures_of
 from dsh.persistence.jsonl.layout import LOG_NAMES, Encoding, log_path, session_dir
-from dsh.persistence.jsonl.lookup import logs_in, logs_of, projects, stored_ids
+from dsh.persistence.jsonl.lookup import folders_of, logs_in, logs_of, projects, stored_ids
 from dsh.persistence.jsonl.raw import read_header, read_raw
 from dsh.persistence.jsonl.reader import StoredLog, read_log
 from dsh.persistence.jsonl.stable import read_bytes, revision_of
@@ -122,6 +124,11 @@ class JsonlBackend:
         """The committed text of the stored log, or None. The version is not looked at."""
         path = self._find(session_id)
         return None if path is None else RawLog(path=path, content=read_raw(path, session_id))
+
+    def figures(self, session_id: str) -> StorageFigures | None:
+        """What the stored log consists of, or None. Raises as `figures_of`."""
+        path = self._find(session_id)
+        return None if path is None else figures_of(path)
 
     def _check_identity(self, header: SessionHeader, path: Path, session_id: str | None) -> None:
         """A log's header must derive the place where it lies.
@@ -293,6 +300,20 @@ class JsonlBackend:
         """Forget an open log and give its lock back."""
         self.rest(session_id)
         self._open.pop(session_id, None)
+
+    def delete(self, session_id: str) -> bool:
+        """Remove a session's folder with all that lies in it; False when no log is stored under the id.
+
+        Raises:
+            SessionBusy: somebody has it open for writing.
+            OSError: see `erase`; it can be deleted again.
+        """
+        path = self._find(session_id)
+        folders = [path.parent] if path is not None else folders_of(self.root, session_id)
+        for folder in folders:
+            erase(self._files, folder)
+        self._open.pop(session_id, None)
+        return path is not None
 
     def close(self) -> None:
         """Give every lock back."""

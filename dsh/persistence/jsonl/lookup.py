@@ -27,6 +27,12 @@ def logs_of(root: Path, session_id: str) -> list[Path]:
     return [path for project in projects(root) for path in logs_in(project / name)]
 
 
+def folders_of(root: Path, session_id: str) -> list[Path]:
+    """The folders of a session that are there, with a log or without."""
+    name = session_name(session_id)
+    return [folder for project in projects(root) if (folder := project / name).is_dir()]
+
+
 def stored_ids(root: Path, prefix: str) -> list[str]:
     """The ids that begin so, sorted."""
     names = {path.parent.name for path in all_logs(root)}

@@ -2,10 +2,13 @@
 
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 from dsh.persistence.error import SessionCorruption, SessionFormatUnsupported
 from dsh.persistence.jsonl import frames
 from dsh.persistence.jsonl.frames import FrameDefect
+from dsh.persistence.jsonl.layout import Encoding
+from dsh.persistence.jsonl.scan import DamagedText, LineScanner
 from dsh.persistence.jsonl.stable import open_regular, read_bytes
 from dsh.session.error import SessionError, UnsupportedLog
 from dsh.session.header import SessionHeader, header_from_line
@@ -82,22 +85,53 @@ def _first_line(path: Path, data: bytes) -> bytes | None:
         raise damaged_frame(path, defect) from None
 
 
-def read_raw(path: Path, session_id: str) -> bytes:
-    """The committed text of a log, header line first, verbatim. Only the header's shape and id are checked.
+class LogText(NamedTuple):
+    """The text of a log, decoded from its compression and otherwise verbatim, without a torn tail."""
+
+    encoding: Encoding
+    content: bytes
+    stored_bytes: int
+    """Size of the file, torn tail included."""
+
+
+def read_text(path: Path) -> LogText:
+    """The committed text of a log. Nothing but its frames is checked: it need not be one we understand.
+
+    In a plain log of a format that we know, what a repair would cut off is left out; of any other only a last
+    line that has no end.
 
     Raises:
-        SessionCorruption: damaged frames, or not the header of this session.
+        SessionCorruption: frames are damaged, or there is no complete header.
         OSError: it cannot be read.
     """
-    data, _ = read_bytes(path)
+    data, found = read_bytes(path)
     if is_compressed(path, data):
         try:
             text = b"".join(frames.decode_frame(data, frame) for frame in frames.scan_frames(data).frames)
         except FrameDefect as defect:
             raise damaged_frame(path, defect) from None
+        encoding: Encoding = "zstd"
     else:
-        end = data.rfind(b"\n") + 1
-        text = data if _is_object(data[end:]) else data[:end]
+        text, encoding = data[: _committed(data)], "plain"
+    if not text:
+        reason = "the file is empty" if not data else "the header is not complete"
+        raise SessionCorruption(reason, path=str(path), line=1, offset=0)
+    return LogText(encoding, text, found.st_size)
+
+
+def raw_text(path: Path) -> bytes:
+    """The committed text of a log at any place. Raises as `read_text`."""
+    return read_text(path).content
+
+
+def read_raw(path: Path, session_id: str) -> bytes:
+    """The committed text of a session's log, header line first. Only the header's shape and id are checked.
+
+    Raises:
+        SessionCorruption: damaged frames, or not the header of this session.
+        OSError: it cannot be read.
+    """
+    text = raw_text(path)
     try:
         header = decode_strict(text.partition(b"\n")[0])
     except SessionError as error:
@@ -107,8 +141,18 @@ def read_raw(path: Path, session_id: str) -> bytes:
     return text
 
 
-def _is_object(text: bytes) -> bool:
+def _committed(data: bytes) -> int:
+    """How much of a plain log is whole."""
+    head = data.find(b"\n") + 1
+    lines = data.rfind(b"\n") + 1
     try:
-        return isinstance(decode_strict(text), dict)
+        header_from_line(data[: head - 1] if head else data)
     except SessionError:
-        return False
+        return lines
+    scanner = LineScanner(lambda record, line: None)
+    try:
+        scanner.feed(memoryview(data)[head:].tobytes())
+        scanner.finish()
+    except DamagedText:
+        return lines
+    return head + scanner.committed
