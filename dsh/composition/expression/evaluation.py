@@ -8,7 +8,7 @@ import ast
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import simpleeval
@@ -29,7 +29,9 @@ from dsh.composition.expression.operation import (
     within,
 )
 from dsh.composition.value import Expr
-from dsh.kernel import Context, ServiceKey, ServiceUnavailable
+
+if TYPE_CHECKING:
+    from dsh.kernel import Context
 
 
 class Scope:
@@ -38,7 +40,7 @@ class Scope:
     __slots__ = ("ctx", "cwd", "env", "home", "profile")
 
     def __init__(
-        self, *, env: Mapping[str, str], cwd: str, profile: str, home: Path, ctx: Context | None
+        self, *, env: Mapping[str, str], cwd: str, profile: str, home: Path, ctx: "Context | None"
     ) -> None:
         self.env, self.cwd, self.profile, self.home = env, cwd, profile, home
         self.ctx = ctx
@@ -71,7 +73,9 @@ class Scope:
             raise EvaluationFailed(f'service "{name}" publishes what is not JSON data') from None
 
     @staticmethod
-    def _read(ctx: Context, name: str) -> Any:
+    def _read(ctx: "Context", name: str) -> Any:
+        from dsh.kernel import ServiceKey, ServiceUnavailable  # where there is a context it is loaded already
+
         try:
             return ctx.use(ServiceKey(name))
         except ServiceUnavailable:
