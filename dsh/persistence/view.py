@@ -61,6 +61,14 @@ class LogView:
         """Events from `start` on, packed runs left packed."""
         return self._session.entries(start)
 
+    def walk(self) -> Iterator[Entry]:
+        """All events one entry at a time, packed runs left packed; costs no memory beyond one of them."""
+        return self._session.walk()
+
+    def last(self, kind: str) -> SessionEvent | None:
+        """The last event of a type, packed deltas not counted."""
+        return self._session.last(kind)
+
     def events(self, start: int = 0, stop: int | None = None) -> Iterator[SessionEvent]:
         """Events from `start` up to `stop`, packed runs expanded one by one."""
         return self._session.events(start, stop)

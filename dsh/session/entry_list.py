@@ -110,6 +110,10 @@ class EntryList:
                 yield entry
                 at += 1
 
+    def walk(self) -> Iterator[Entry]:
+        """The entries one by one, each decoded when its turn comes; nothing may be added meanwhile."""
+        return map(self._entry, range(len(self._items)))
+
     def select(self, types: frozenset[str], start: int) -> Iterator[SessionEvent]:
         """The events of these types from seq `start` on; runs are passed over."""
         for position in range(self._position(start), len(self._items)):

@@ -116,6 +116,10 @@ class Session:
         """Everything from seq `start` up to `stop`, packed as it is held; what is handed out never grows."""
         return self._log.between(start, self._log.length if stop is None else min(stop, self._log.length))
 
+    def walk(self) -> Iterator[Entry]:
+        """The whole log one entry at a time, packed as it is held; nothing may be appended meanwhile."""
+        return self._log.walk()
+
     def events(self, start: int = 0, stop: int | None = None) -> Iterator[SessionEvent]:
         """The events from seq `start` up to `stop` as they are now, packed runs expanded one by one."""
         return self._log.events(start, self._log.length if stop is None else min(stop, self._log.length))
