@@ -14,9 +14,9 @@ from dsh.agent.request import BuiltRequest, RequestBuilder
 from dsh.agent.scheduler import run_tool_calls
 from dsh.agent.step_scope import StepScope
 from dsh.kernel import ScopeTarget
-from dsh.llm.assembler import BlockAssembler
 from dsh.llm.failure import LlmError, LlmFailure
 from dsh.llm.stream import close_stream
+from dsh.session.assembler import BlockAssembler
 from dsh.session.message import assistant_message
 
 StepOutcome = Literal["completed", "max-tokens"]

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from dsh.llm.assembler import BlockAssembler
 from dsh.llm.failure import LlmError
 from dsh.llm.grammar import StreamGrammar
+from dsh.session.assembler import BlockAssembler
 from dsh.session.chunk import (
     BlockEnd,
     BlockStart,

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from dsh.kernel import CancelToken, Context
-from dsh.llm.assembler import BlockAssembler
 from dsh.llm.grammar import StreamGrammar
 from dsh.llm.registry import LLM
 from dsh.llm.request import LlmCallConfig, LlmRequest
 from dsh.plugins import llm, llm_offline
 from dsh.plugins.llm_offline import reply
+from dsh.session.assembler import BlockAssembler
 from dsh.session.chunk import Chunk, Finish, TextDelta, ToolCallDelta
 from dsh.session.message import Message, assistant_message, tool_result_message, user_message
 from tests.aio import aio

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsh.errors import DshError
-from dsh.llm.assembler import BlockAssembler
+from dsh.session.assembler import BlockAssembler
 from dsh.session.chunk import (
     BlockEnd,
     BlockStart,
