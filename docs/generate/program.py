@@ -15,6 +15,7 @@ from docs.generate.source import REPOSITORY, loaded, module_names, texts
 from dsh.capabilities.headless import USAGE
 from dsh.cli import app as typer_app
 from dsh.cli.process import EXIT_CODES
+from dsh.cli.sessions.commands import add_commands
 from dsh.composition.explain.shape import Explanation
 from dsh.errors import PIPE_CLOSED, DshError
 
@@ -28,6 +29,7 @@ def commands() -> dict[str, Any]:
     import typer.main
 
     made: dict[str, Any] = {}
+    add_commands(typer_app.sessions)
 
     def walk(command: Any, words: str) -> None:
         made[words] = command

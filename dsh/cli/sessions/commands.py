@@ -6,8 +6,12 @@ import typer
 
 from dsh.cli.sessions.place import Place
 
-Target = Annotated[str, typer.Argument(metavar="TARGET", help="An id, the start of one, or a log file.")]
-StoredTarget = Annotated[str, typer.Argument(metavar="ID", help="The id of a stored session, or its start.")]
+Target = Annotated[
+    str, typer.Argument(metavar="TARGET", help="An id, the start of one, `last`, or a log file.")
+]
+StoredTarget = Annotated[
+    str, typer.Argument(metavar="ID", help="The id of a stored session, its start, or `last`.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Root = Annotated[
     str,
@@ -27,7 +31,7 @@ def list_(
     root: Root = "",
     profile: Profile = "",
 ) -> None:
-    """List the sessions of this directory, the newest first. Reads headers only."""
+    """List the sessions of this directory, the last written first. Reads headers only."""
     from dsh.cli.sessions.listing import show as body
 
     raise typer.Exit(body(Place(root, profile), everywhere=everywhere, limit=limit, as_json=as_json))
@@ -146,8 +150,24 @@ def prune(
     raise typer.Exit(body(older_than, Place(root, profile), everywhere=everywhere, dry_run=dry_run, yes=yes))
 
 
+def pack(
+    targets: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID...]", help="Ids, or their starts.")
+    ] = None,
+    everywhere: Everywhere = False,
+    root: Root = "",
+    profile: Profile = "",
+) -> None:
+    """Store sessions that nobody has open in less space; what they say stays the same."""
+    from dsh.cli.sessions.pack import pack as body
+
+    raise typer.Exit(body(targets or [], Place(root, profile), everywhere=everywhere))
+
+
 def add_commands(app: typer.Typer) -> None:
-    """Register all of them, in the order of the help."""
+    """Register all of them, in the order of the help; done once."""
+    if app.registered_commands:
+        return
     app.command("list")(list_)
-    for command in (show, inspect, stats, verify, export, fork, delete, prune):
+    for command in (show, inspect, stats, verify, export, fork, delete, prune, pack):
         app.command(command.__name__)(command)

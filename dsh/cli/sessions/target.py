@@ -1,6 +1,7 @@
 """Where sessions are stored, and which of them a TARGET on the command line means.
 
-TARGET is a path to a log file (plain or compressed), an id, or the beginning of one.
+TARGET is a path to a log file (plain or compressed), an id, the beginning of one, with or without `session-`
+in front, or `last`: the newest session of this directory.
 """
 
 import os
@@ -8,7 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dsh.cli.sessions.place import Place
-from dsh.composition.home import home_path
+from dsh.cli.sessions.recency import newest_first, working_directories
+from dsh.cli.sessions.whereabouts import open_place as open_place
 from dsh.persistence.backend import Backend, StorageFigures
 from dsh.persistence.error import PersistenceError, SessionNotFound
 from dsh.persistence.stored import Stored
@@ -16,6 +18,9 @@ from dsh.persistence.view import LogView, build_view
 
 AMBIGUOUS_SHOWN = 5
 """So many candidates are named when the beginning of an id fits several sessions."""
+LAST = "last"
+ID_PREFIX = "session-"
+"""What the ids that dsh makes up begin with; it need not be typed."""
 
 
 class Log(NamedTuple):
@@ -79,37 +84,70 @@ class Log(NamedTuple):
         return raw_text(self.path)
 
 
-def open_place(place: Place) -> Backend[Any]:
-    """The backend where sessions are."""
-    from dsh.persistence.jsonl.backend import JsonlBackend
-
-    root = Path(place.root) if place.root else home_path() / "sessions"
-    return JsonlBackend(root)
-
-
 def find_log(target: str, place: Place) -> Log:
     """The log that a TARGET names.
 
     Raises:
         PersistenceError: nothing fits, or more than one session does.
+        CompositionError, UsageError: as `open_place`.
     """
-    path = Path(target)
-    if os.sep in target or path.is_file():
+    if os.sep in target or os.path.isfile(target):  # noqa: PTH113 -- False, too, for what cannot be a path
+        path = Path(target)
         return Log(str(path), None, None, path)
     return find_stored(target, open_place(place))
 
 
 def find_stored(target: str, backend: Backend[Any]) -> Log:
     """The stored session whose id is, or begins with, this. Raises as `find_log`."""
-    ids = [target] if target and backend.find(target) is not None else backend.ids(target) if target else []
+    ids = _ids(target, backend)
+    if not ids and target == LAST:
+        return _last(backend)
     if not ids:
         raise PersistenceError(
             f"no log {target!r}: not a file, and no session id in {backend.name} begins so",
             code="SESSION_NOT_FOUND",
+            hint="dsh sessions list --all shows the sessions that are stored",
         )
     if len(ids) > 1:
         names = ", ".join(ids[:AMBIGUOUS_SHOWN]) + (", …" if len(ids) > AMBIGUOUS_SHOWN else "")
         raise PersistenceError(f"{target!r} fits {len(ids)} stored sessions: {names}")
-    found = backend.find(ids[0])
-    is_file = found is not None and Path(found).is_file()
-    return Log(found or ids[0], ids[0], backend, Path(found) if found is not None and is_file else None)
+    return stored_log(ids[0], backend)
+
+
+def stored_log(session_id: str, backend: Backend[Any]) -> Log:
+    """A stored session by its whole id; whether it can be read is not looked at."""
+    found = backend.find(session_id)
+    is_file = found is not None and os.path.isfile(found)  # noqa: PTH113
+    return Log(
+        found or session_id, session_id, backend, Path(found) if found is not None and is_file else None
+    )
+
+
+def _ids(target: str, backend: Backend[Any]) -> list[str]:
+    if not target:
+        return []
+    if backend.find(target) is not None:
+        return [target]
+    return backend.ids(target) or _ids_without_prefix(target, backend)
+
+
+def _ids_without_prefix(target: str, backend: Backend[Any]) -> list[str]:
+    return [] if target.startswith(ID_PREFIX) else backend.ids(ID_PREFIX + target)
+
+
+def _last(backend: Backend[Any]) -> Log:
+    """The newest session of this directory; those of child agents are left out."""
+    here = working_directories()
+    own = [
+        stored
+        for stored in backend.list().sessions
+        if stored.header.cwd in here and stored.header.origin is None
+    ]
+    if not own:
+        raise PersistenceError(
+            f"no session of this directory is stored in {backend.name}",
+            code="SESSION_NOT_FOUND",
+            hint="dsh sessions list --all shows those of every directory",
+        )
+    newest = min(own, key=newest_first)
+    return stored_log(newest.header.id, backend)

@@ -1,0 +1,96 @@
+"""Opens the place where sessions are: what `--root` names, else where the profile keeps them."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dsh.cli.argv import DEFAULT_PROFILE
+from dsh.cli.report import describe
+from dsh.cli.sessions.place import Place
+from dsh.cli.stream import notice
+from dsh.composition.home import home_path
+from dsh.errors import CompositionError, UsageError
+from dsh.persistence.backend import Backend
+
+if TYPE_CHECKING:
+    from dsh.cli.sessions.configured import Storage
+
+USER_FILES = ("dsh.patch.yml", "profiles/{profile}/profile.yml", "profiles/{profile}/dsh.patch.yml")
+"""What of a home can change a profile; named here too, so that a home without any costs no composition."""
+SQLITE_MAGIC = b"SQLite format 3\0"
+"""How every SQLite database begins (sqlite.org/fileformat.html, section 1.3)."""
+
+
+def open_place(place: Place, *, is_certain: bool = False) -> Backend[Any]:
+    """The backend where sessions are. Nothing is created.
+
+    Args:
+        is_certain: refuse where the place can only be guessed, as what deletes has to.
+
+    Raises:
+        UsageError: `--root` names nothing that could hold sessions.
+        CompositionError: no such profile; with `is_certain` also one that cannot be composed.
+        OSError
+    """
+    if place.root:
+        return _opened(Path(place.root).absolute())
+    home = home_path()
+    default = home / "sessions"
+    profile = place.profile or DEFAULT_PROFILE
+    if not _may_differ(profile, home):
+        return _jsonl(default)
+    from dsh.composition.profile import find_profile
+
+    if place.profile:
+        find_profile(profile, home)
+    try:
+        return _backend(_configured(profile, home))
+    except (CompositionError, OSError) as error:
+        if is_certain:
+            raise
+        notice(f"dsh: profile {profile!r} does not tell where its sessions are: {describe(error)}")
+        notice(f"hint: {default} is looked at instead; --root PATH names another place")
+        return _jsonl(default)
+
+
+def _may_differ(profile: str, home: Path) -> bool:
+    """Whether it could keep them elsewhere than the shipped bundles say; a few names are looked up."""
+    if profile != DEFAULT_PROFILE:
+        return True
+    return any(os.path.lexists(home / name.format(profile=profile)) for name in USER_FILES)
+
+
+def _configured(profile: str, home: Path) -> "Storage":
+    from dsh.cli.sessions.configured import configured_storage
+
+    return configured_storage(profile, home)
+
+
+def _backend(storage: "Storage") -> Backend[Any]:
+    return _sqlite(storage.path) if storage.kind == "sqlite" else _jsonl(storage.path)
+
+
+def _jsonl(root: Path) -> Backend[Any]:
+    from dsh.persistence.jsonl.backend import JsonlBackend
+
+    return JsonlBackend(root)
+
+
+def _sqlite(path: Path) -> Backend[Any]:
+    from dsh.persistence.sqlite.backend import SqliteBackend
+
+    return SqliteBackend(path)
+
+
+def _opened(path: Path) -> Backend[Any]:
+    """What `--root` names, told by what is there."""
+    hint = "name a folder of sessions or a SQLite database of them"
+    if path.is_dir():
+        return _jsonl(path)
+    try:
+        with path.open("rb") as file:
+            if file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC:
+                return _sqlite(path)
+    except OSError as error:
+        raise UsageError(f"--root {path}: {error.strerror}", hint=hint) from error
+    raise UsageError(f"--root {path} is neither a folder nor a SQLite database", hint=hint)
