@@ -202,8 +202,7 @@ class Coordinator:
             raise
         live.cursor = view.stored_length
 
-    async def _when_retired(self, session_id: str) -> None:
-        """Wait for the id's retirement; who waited gets its error."""
+    async def when_retired(self, session_id: str) -> None:
         if (retiring := self._retiring.get(session_id)) is not None:
             await asyncio.shield(retiring[1])
 
@@ -214,7 +213,7 @@ class Coordinator:
 
     async def create(self, header: SessionHeader) -> None:
         header_from_json(header.to_json())
-        await self._when_retired(header.id)
+        await self.when_retired(header.id)
         await self._chains.run(header.id, lambda: self._create(header))
 
     async def _create(self, header: SessionHeader) -> None:
@@ -223,7 +222,7 @@ class Coordinator:
 
     async def append(self, session_id: str, events: Sequence[Entry]) -> None:
         if events:
-            await self._when_retired(session_id)
+            await self.when_retired(session_id)
             await self._chains.run(session_id, lambda: self._append(session_id, tuple(events)))
 
     async def _append(self, session_id: str, entries: tuple[Entry, ...]) -> None:
@@ -235,7 +234,7 @@ class Coordinator:
             raise SessionCollision(session_id, "it is live, and only its own log is stored")
 
     async def prepare(self, session_id: str) -> Reservation:
-        await self._when_retired(session_id)
+        await self.when_retired(session_id)
         while True:
             while (earlier := self._reserved.get(session_id)) is not None:
                 await earlier.over.wait()
@@ -278,7 +277,7 @@ class Coordinator:
         reservation.over.set()
 
     async def load(self, session_id: str) -> LogView:
-        await self._when_retired(session_id)
+        await self.when_retired(session_id)
         if (live := self._live.get(session_id)) is not None:
             view = LogView(live.session.copy())
             await live.flush()
@@ -300,7 +299,7 @@ class Coordinator:
         raise PersistenceError(f"session {session_id!r}: the log keeps changing")
 
     async def inspect(self, session_id: str) -> LogView:
-        await self._when_retired(session_id)
+        await self.when_retired(session_id)
         if (live := self._live.get(session_id)) is not None:
             return LogView(live.session.copy())
         return await self._chains.run(session_id, lambda: self._cold.inspect(session_id))
@@ -308,7 +307,7 @@ class Coordinator:
     async def read_from(self, session_id: str, seq: int) -> tuple[SessionEvent, ...]:
         if type(seq) is not int or seq < 0:
             raise TypeError(f"a seq is an integer from 0, found {seq!r}")
-        await self._when_retired(session_id)
+        await self.when_retired(session_id)
         return await self._chains.run(session_id, lambda: self._cold.read_from(session_id, seq))
 
     async def read_raw(self, session_id: str) -> RawLog:

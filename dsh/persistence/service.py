@@ -75,6 +75,13 @@ class SessionPersistence(Protocol):
     async def read_raw(self, session_id: str) -> RawLog:
         """The stored text of a log, also of one that we refuse to interpret."""
 
+    async def when_retired(self, session_id: str) -> None:
+        """Wait until the end of a session that has left the store is stored. At once where nothing is left.
+
+        Raises:
+            PersistenceError: it could not be stored.
+        """
+
     async def list(self) -> Listing:
         """One entry per stored session, from headers alone."""
 
