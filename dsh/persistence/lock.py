@@ -24,13 +24,17 @@ class OwnerLock:
         self._fd = fd
 
     @classmethod
-    def acquire(cls, folder: Path) -> "OwnerLock":
+    def acquire(cls, folder: Path, name: str = LOCK_NAME, *, place: str = "") -> "OwnerLock":
         """Take the lock of the session in `folder`, which must exist. Never waits.
+
+        Args:
+            name: of the lock's file, where a folder holds those of many sessions.
+            place: what the lock is for, in a message; else the folder.
 
         Raises:
             SessionBusy: somebody holds it, in this process or another.
         """
-        path = folder / LOCK_NAME
+        path = folder / name
         while True:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
             try:
@@ -41,7 +45,7 @@ class OwnerLock:
             except BlockingIOError:
                 owner = _read_owner(fd)
                 os.close(fd)
-                raise SessionBusy(str(folder), owner) from None
+                raise SessionBusy(place or str(folder), owner) from None
             except BaseException:
                 os.close(fd)
                 raise
