@@ -159,7 +159,7 @@ def run(words: Sequence[str]) -> int:
         UsageError: unknown command, option or missing argument.
         OutputError: standard output cannot be written.
     """
-    if words[:1] == ["sessions"]:
+    if words and words[0] == "sessions":
         from dsh.cli.sessions.commands import add_commands
 
         add_commands(sessions)
