@@ -24,6 +24,8 @@ class Storage(NamedTuple):
 
     kind: Literal["jsonl", "sqlite"]
     path: Path
+    is_plain: bool = False
+    """New logs are not compressed."""
 
 
 MEMORY = ":memory:"
@@ -77,12 +79,14 @@ def _enabled(rows: list[Row], facts: Facts, open_files: tuple[Path, ...]) -> Ite
 def _storage(row: Row, facts: Facts) -> Storage:
     kind, key = _ROWS[normalise(row.name)]
     config = row.config
-    said = {key: config[key]} if isinstance(config, Map) and key in config else {}
-    value = config_data(said, scope_of(facts)).get(key)
+    if isinstance(config, Map):  # the rest may need services
+        config = {name: config[name] for name in (key, "compression") if name in config}
+    said = config_data(config, scope_of(facts))
+    value = said.get(key) if isinstance(said, dict) else None
     if not isinstance(value, str) or not value:
         raise CompositionError(f"{row.value_at('config')}: {key} of row {row.label} names no place")
     if kind == "sqlite" and value == MEMORY:
         raise CompositionError(
             f"{row.value_at('config')}: row {row.label} keeps sessions in memory only: none is stored"
         )
-    return Storage(kind, Path(value).absolute())
+    return Storage(kind, Path(value).absolute(), said.get("compression") == "none")

@@ -67,13 +67,13 @@ def _configured(profile: str, home: Path) -> "Storage":
 
 
 def _backend(storage: "Storage") -> Backend[Any]:
-    return _sqlite(storage.path) if storage.kind == "sqlite" else _jsonl(storage.path)
+    return _sqlite(storage.path) if storage.kind == "sqlite" else _jsonl(storage.path, storage.is_plain)
 
 
-def _jsonl(root: Path) -> Backend[Any]:
+def _jsonl(root: Path, is_plain: bool = False) -> Backend[Any]:
     from dsh.persistence.jsonl.backend import JsonlBackend
 
-    return JsonlBackend(root)
+    return JsonlBackend(root, encoding="plain" if is_plain else "zstd")
 
 
 def _sqlite(path: Path) -> Backend[Any]:

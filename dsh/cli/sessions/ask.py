@@ -1,0 +1,36 @@
+"""Asks before something is deleted: on a terminal, where the default is no; elsewhere `--yes` says it."""
+
+import sys
+
+from dsh.cli.report import describe
+from dsh.cli.stream import notice, write_all
+from dsh.errors import DshError, UsageError
+
+
+def confirmed(question: str, *, yes: bool) -> bool:
+    """Whether the person agrees to what was shown before.
+
+    Args:
+        yes: agreed already, by `--yes`.
+
+    Raises:
+        UsageError: there is nobody to ask.
+    """
+    if yes:
+        return True
+    if sys.stdin is None or not sys.stdin.isatty() or not sys.stderr.isatty():
+        raise UsageError(
+            "nothing was deleted: there is no terminal to ask at", hint="--yes deletes without asking"
+        )
+    write_all(2, f"{question} [y/N] ".encode())
+    answer = sys.stdin.readline()
+    if not answer.endswith("\n"):
+        write_all(2, b"\n")
+    return answer.strip().lower() in ("y", "yes")
+
+
+def told(error: Exception) -> None:
+    """Say what went wrong with one session, with the hint there is; the next one is not affected."""
+    notice(f"dsh: {describe(error)}")
+    if isinstance(error, DshError) and error.hint:
+        notice(f"hint: {error.hint}")

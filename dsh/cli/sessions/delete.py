@@ -1,0 +1,163 @@
+"""`dsh sessions delete` and `prune`: show what goes, ask, and delete one session after the other.
+
+A session that somebody has open is never touched, and one that cannot be deleted stops no other.
+"""
+
+import contextlib
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from dsh.cli.sessions.ask import confirmed, told
+from dsh.cli.sessions.described import cached_title, size_text
+from dsh.cli.sessions.listing import of_this_directory
+from dsh.cli.sessions.output import line, write
+from dsh.cli.sessions.place import Place
+from dsh.cli.sessions.recency import age_ms, ago, newest_first, written_ms
+from dsh.cli.sessions.target import Log, find_stored, open_place
+from dsh.cli.stream import notice
+from dsh.errors import DshError
+from dsh.persistence.backend import Backend, StoredSession
+from dsh.persistence.error import PersistenceError
+
+FINE, FAILED = 0, 1
+
+
+class Doomed(NamedTuple):
+    """A session that is to be deleted."""
+
+    session_id: str
+    about: str
+    """What is shown of it before the question."""
+    revision: str | None = None
+    """What it has to be still when its turn comes; None for whatever it is then."""
+
+
+def delete(targets: Sequence[str], place: Place, *, yes: bool) -> int:
+    """Delete the sessions that are named; answers the exit code: 1 if any of them is still there.
+
+    Raises:
+        UsageError: there is nobody to ask, and no `yes`.
+        CompositionError: where sessions are can only be guessed.
+    """
+    backend = open_place(place, is_certain=True)
+    found: dict[str, Doomed] = {}
+    code = FINE
+    for target in targets:
+        try:
+            log = find_stored(target, backend)
+        except (DshError, OSError) as error:
+            told(error)
+            code = FAILED
+            continue
+        assert log.session_id is not None
+        found[log.session_id] = Doomed(log.session_id, _place_of(log))
+    return max(code, _delete(list(found.values()), backend, yes=yes))
+
+
+def prune(older_than: str, place: Place, *, everywhere: bool, dry_run: bool, yes: bool) -> int:
+    """Delete the sessions of this directory, or of all, whose last write is so long ago.
+
+    Answers the exit code: 1 if one of them could not be deleted. What cannot be listed is told and stays.
+
+    Raises:
+        UsageError: no age, or there is nobody to ask, and no `yes`.
+        CompositionError: where sessions are can only be guessed.
+    """
+    now = time.time_ns() // 1_000_000
+    before = now - age_ms(older_than)
+    backend = open_place(place, is_certain=True)
+    listing = backend.list()
+    for problem in listing.problems:
+        notice(f"dsh: {problem.place}: {problem.reason}")
+    code = FINE
+    old: list[Doomed] = []
+    for stored in sorted(of_this_directory(listing, everywhere=everywhere), key=newest_first):
+        try:
+            written = last_write_ms(stored, backend)
+        except (DshError, OSError) as error:
+            told(error)
+            code = FAILED
+            continue
+        if written < before:
+            old.append(Doomed(stored.header.id, _about(stored, written, now), stored.revision))
+    if not old:
+        notice(f"no session is older than {older_than}")
+        return code
+    if dry_run:
+        write("".join(f"would be deleted: {one.about}\n" for one in old))
+        return code
+    return max(code, _delete(old, backend, yes=yes))
+
+
+def last_write_ms(stored: StoredSession, backend: Backend[Any]) -> int:
+    """When a session was last written; where the storage keeps no such time, that of the last event.
+
+    Raises:
+        LogRefusal, OSError: only the log could say, and it cannot be read.
+    """
+    if stored.modified_ms is not None:
+        return stored.modified_ms
+    found = backend.load(stored.header.id)
+    if found is None or not found.next_seq:
+        return written_ms(stored)
+    from dsh.persistence.view import build_view
+
+    view = build_view(found)
+    return max(written_ms(stored), view.event(view.stored_length - 1).time)
+
+
+def _place_of(log: Log) -> str:
+    """A session as it is told without reading it, since it may be broken."""
+    said = [log.session_id or "", log.place]
+    with contextlib.suppress(OSError):
+        if log.path is not None:
+            said.insert(1, size_text(log.path.stat().st_size))
+    return "  ".join(map(line, said))
+
+
+def _about(stored: StoredSession, written: int, now: int) -> str:
+    said = [stored.header.id, ago(written, now), size_text(stored.size), stored.header.cwd or "no directory"]
+    if title := cached_title(stored):
+        said.append(title)
+    return "  ".join(map(line, said))
+
+
+def _delete(doomed: list[Doomed], backend: Backend[Any], *, yes: bool) -> int:
+    if not doomed:
+        return FINE
+    if not yes:
+        for one in doomed:
+            notice(f"to be deleted: {one.about}")
+    number = "this session" if len(doomed) == 1 else f"these {len(doomed)} sessions"
+    if not confirmed(f"Delete {number} for good?", yes=yes):
+        notice("nothing was deleted")
+        return FAILED
+    code = FINE
+    for one in doomed:
+        try:
+            deleted = _delete_one(one, backend)
+        except (DshError, OSError) as error:
+            told(error)
+            code = FAILED
+            continue
+        if deleted:
+            write(f"deleted: {one.about}\n")
+    return code
+
+
+def _delete_one(one: Doomed, backend: Backend[Any]) -> bool:
+    """False where it is gone already.
+
+    Raises:
+        PersistenceError: somebody has it open, or it was written since it was looked at.
+        OSError
+    """
+    if one.revision is not None and (now := backend.revision(one.session_id)) != one.revision:
+        if now is None:
+            return False
+        raise PersistenceError(
+            f"session {one.session_id!r} was written meanwhile; it was not deleted",
+            code="SESSION_FILE_CHANGED",
+        )
+    return backend.delete(one.session_id)

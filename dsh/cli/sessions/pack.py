@@ -1,0 +1,78 @@
+"""`dsh sessions pack`: sessions that nobody has open are stored anew in fewer, larger pieces.
+
+What they say stays the same to the last event; a log that cannot be packed is told and stops no other.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from dsh.cli.sessions.ask import told
+from dsh.cli.sessions.described import size_text
+from dsh.cli.sessions.listing import of_this_directory
+from dsh.cli.sessions.output import line, write
+from dsh.cli.sessions.place import Place
+from dsh.cli.sessions.recency import newest_first
+from dsh.cli.sessions.target import find_stored, open_place
+from dsh.cli.stream import notice
+from dsh.errors import DshError
+from dsh.persistence.backend import Backend, Packed
+
+
+def pack(targets: Sequence[str], place: Place, *, everywhere: bool) -> int:
+    """Pack the sessions that are named, else those of this directory or of all; answers the exit code.
+
+    It is 1 if one of them could not be packed.
+
+    Raises:
+        UsageError, CompositionError, OSError: the place cannot be opened.
+    """
+    backend = open_place(place)
+    found, is_whole = _named(targets, backend) if targets else _listed(backend, everywhere=everywhere)
+    sums = [0, 0]
+    for session_id in found:
+        try:
+            packed = backend.pack(session_id)
+        except (DshError, OSError) as error:
+            told(error)
+            is_whole = False
+            continue
+        if packed is not None:
+            write(f"{line(session_id)}  {_saved(packed)}\n")
+            sums = [sums[0] + packed.before, sums[1] + packed.after]
+    if not found and is_whole:
+        notice("no sessions to pack")
+    elif len(found) > 1:
+        write(f"together  {_saved(Packed(*sums))}\n")
+    return 0 if is_whole else 1
+
+
+def _saved(packed: Packed) -> str:
+    if packed.after >= packed.before:
+        return f"{size_text(packed.before)}, nothing to save"
+    share = 1 - packed.after / packed.before
+    return f"{size_text(packed.before)} -> {size_text(packed.after)}, {share:.0%} saved"
+
+
+def _named(targets: Sequence[str], backend: Backend[Any]) -> tuple[list[str], bool]:
+    """The ids that are meant, and whether all were found."""
+    ids: dict[str, None] = {}
+    is_whole = True
+    for target in targets:
+        try:
+            log = find_stored(target, backend)
+        except (DshError, OSError) as error:
+            told(error)
+            is_whole = False
+            continue
+        assert log.session_id is not None
+        ids[log.session_id] = None
+    return list(ids), is_whole
+
+
+def _listed(backend: Backend[Any], *, everywhere: bool) -> tuple[list[str], bool]:
+    """The same of all that is stored, here or everywhere."""
+    listing = backend.list()
+    for problem in listing.problems:
+        notice(f"dsh: {problem.place}: {problem.reason}")
+    chosen = sorted(of_this_directory(listing, everywhere=everywhere), key=newest_first)
+    return [stored.header.id for stored in chosen], True
