@@ -11,8 +11,9 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from dsh.persistence.stored import Stored
-from dsh.session.chunk_run import Entry
+from dsh.session.chunk_run import ChunkRun, Entry
 from dsh.session.header import SessionHeader
+from dsh.session.value import JsonObject
 
 S = TypeVar("S", bound=Stored)
 
@@ -76,6 +77,24 @@ class StorageFigures(msgspec.Struct, frozen=True, kw_only=True):
     """What is really there."""
 
 
+class Packed(msgspec.Struct, frozen=True):
+    """What packing a stored session anew did to its size in bytes. Equal: it was left as it was."""
+
+    before: int
+    after: int
+
+
+class Tail(msgspec.Struct, frozen=True):
+    """The last events of a stored session, as they are stored: decoded, old shapes not converted.
+
+    Nothing was checked but that their seqs follow each other.
+    """
+
+    header: SessionHeader
+    entries: tuple[JsonObject | ChunkRun, ...]
+    """Exactly the events from the seq on that was asked for; a torn tail is left out."""
+
+
 class Backend(Protocol[S]):
     """One kind of storage. A log is open for writing from `open` or its first `append` to `release`."""
 
@@ -97,6 +116,9 @@ class Backend(Protocol[S]):
 
     def load(self, session_id: str) -> S | None:
         """All of a stored session, not shared with another caller, or None."""
+
+    def load_from(self, session_id: str, seq: int) -> Tail | None:
+        """The stored events from `seq` on, or None where there is no such session. Nothing is repaired."""
 
     def revision(self, session_id: str) -> str | None:
         """The token that `load` would give now, without reading events."""
@@ -135,6 +157,17 @@ class Backend(Protocol[S]):
         Raises:
             SessionBusy: somebody writes it.
             OSError: it is still there, or its log is and can be deleted again.
+        """
+
+    def pack(self, session_id: str) -> Packed | None:
+        """Store a session that nobody has open anew, in less space, under its owner lock; None without one.
+
+        The events stay the same; the revision changes.
+
+        Raises:
+            SessionBusy: somebody writes it.
+            PackingUnsupported: there is no such thing here.
+            LogRefusal, OSError: it is as it was.
         """
 
     def close(self) -> None:

@@ -7,9 +7,10 @@ are written here. The caller sees to it that only one operation on an id runs at
 from collections.abc import Sequence
 from typing import Any
 
-from dsh.persistence.backend import Backend
+from dsh.persistence.backend import Backend, Packed
 from dsh.persistence.chain import Worker
 from dsh.persistence.error import PersistenceError, SessionCollision, SessionNotFound
+from dsh.persistence.tail import read_tail
 from dsh.persistence.view import LogView, build_view
 from dsh.session.chunk_run import Entry, entry_start, entry_stop
 from dsh.session.event import SessionEvent
@@ -41,6 +42,10 @@ class ColdLogs:
         self._views.pop(session_id, None)
         written = self._written.pop(session_id, None)
         return None if written is None else written.header
+
+    def knows(self, session_id: str) -> bool:
+        """Whether the id was registered or is written here."""
+        return session_id in self._written
 
     async def create(self, header: SessionHeader) -> None:
         """Register a session; nothing is stored before its first append.
@@ -88,15 +93,33 @@ class ColdLogs:
         return kept[1]
 
     async def read_from(self, session_id: str, seq: int) -> tuple[SessionEvent, ...]:
-        """Stored events from `seq` on, without closers. Raises as `inspect`."""
-        _, view = await self._read(session_id)
-        return tuple(view.events(seq, view.stored_length))
+        """Stored events from `seq` on, without closers. What stands before is not checked."""
+        found = await self._worker.call(read_tail, self._backend, session_id, seq)
+        if found is None:
+            raise SessionNotFound(session_id)
+        return found
 
     async def _read(self, session_id: str) -> tuple[str, LogView]:
         stored = await self._worker.call(self._backend.load, session_id)
         if stored is None:
             raise SessionNotFound(session_id)
         return stored.revision, await self._worker.call(build_view, stored)
+
+    async def delete(self, session_id: str) -> None:
+        """Remove a session. Raises as `Backend.delete`, and SessionNotFound."""
+        registered = self.forget(session_id)
+        await self._worker.call(self._backend.release, session_id)
+        if not await self._worker.call(self._backend.delete, session_id) and registered is None:
+            raise SessionNotFound(session_id)
+
+    async def pack(self, session_id: str) -> Packed:
+        """Store a session in less space. Raises as `Backend.pack`, and SessionNotFound."""
+        self.forget(session_id)
+        await self._worker.call(self._backend.release, session_id)
+        packed = await self._worker.call(self._backend.pack, session_id)
+        if packed is None:
+            raise SessionNotFound(session_id)
+        return packed
 
     async def repair(self, session_id: str) -> LogView:
         """Open a log for writing and write its repair. Validated whole before anything is cut off.

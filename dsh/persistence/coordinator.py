@@ -7,15 +7,16 @@ is in `cold.py`.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from dsh.kernel.task import retrieve
-from dsh.persistence.backend import Backend, Listing, RawLog
+from dsh.persistence.backend import Backend, Listing, Packed, RawLog
 from dsh.persistence.chain import Chains, Worker
 from dsh.persistence.cold import ColdLogs
-from dsh.persistence.error import PersistenceError, SessionCollision, SessionNotFound
+from dsh.persistence.error import PersistenceError, SessionCollision, SessionLive, SessionNotFound
+from dsh.persistence.fork import new_session_id, refuse_taken, store_fork
 from dsh.persistence.live import LiveLog
 from dsh.persistence.view import LogView, build_view, same_prefix
 from dsh.persistence.write_behind import Scheduler
@@ -25,6 +26,8 @@ from dsh.session.header import SessionHeader, header_from_json
 from dsh.session.log import Session
 
 _log = logging.getLogger("dsh.session-persistence")
+
+T = TypeVar("T")
 
 REPAIR_ROUNDS = 3
 """How often a cold log that changes under its repair is read again before that becomes an error."""
@@ -320,6 +323,47 @@ class Coordinator:
 
     async def list(self) -> Listing:
         return await self._worker.call(self._backend.list)
+
+    async def fork(
+        self,
+        session_id: str,
+        *,
+        boundary: int | None = None,
+        turn: int | None = None,
+        child_id: str | None = None,
+    ) -> SessionHeader:
+        child = new_session_id() if child_id is None else child_id
+        await self.when_retired(child)
+        return await self._chains.run(child, lambda: self._fork(session_id, boundary, turn, child))
+
+    async def _fork(
+        self, session_id: str, boundary: int | None, turn: int | None, child_id: str
+    ) -> SessionHeader:
+        self._refuse_owned(child_id)
+        if child_id == session_id or self._cold.knows(child_id):
+            raise SessionCollision(child_id, "a session with this id is stored already")
+        await self._worker.call(refuse_taken, self._backend, child_id)
+        view = await self.inspect(session_id)
+        seed = view.fork(boundary=boundary, turn=turn)
+        return await self._worker.call(store_fork, self._backend, seed, child_id)
+
+    async def delete(self, session_id: str) -> None:
+        await self.when_retired(session_id)
+        await self._chains.run(session_id, lambda: self._alone(session_id, self._cold.delete))
+
+    async def pack(self, session_id: str) -> Packed:
+        await self.when_retired(session_id)
+        return await self._chains.run(session_id, lambda: self._alone(session_id, self._cold.pack))
+
+    async def _alone(self, session_id: str, operation: Callable[[str], Awaitable[T]]) -> T:
+        """Do something to a stored session that is not live."""
+        if session_id in self._live or session_id in self._reserved:
+            raise SessionLive(session_id)
+        return await operation(session_id)
+
+    def trouble(self, session_id: str) -> PersistenceError | None:
+        live = self._live.get(session_id)
+        return None if live is None else live.trouble
 
     # -- the end -----------------------------------------------------------------------------------
 

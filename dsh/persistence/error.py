@@ -1,20 +1,31 @@
-"""What can go wrong between a session and its stored log.
+"""What can go wrong between a session and its stored log. Each kind has a `code` of its own.
 
-PersistenceError                  exit 8: a log could not be made durable, or a request does not fit it
-├── LogRefusal                    exit 1: a stored log that will not be opened
-│   ├── SessionCorruption         committed data is invalid; nothing has been changed or cut off
-│   └── SessionFormatUnsupported  healthy, but written by another format or with unknown event types
-├── SessionNotFound               exit 1: no stored log under this id
-├── SessionCollision              the id belongs to another session
-├── SessionNotDurable             the system refused a write; the events are still in memory
-├── SessionBusy                   another process (or another store here) has the log open for writing
-├── RawLogUnsupported             exit 1: this storage keeps no text that could be handed out
-├── SessionFileChanged            the file is not what we last wrote; nothing is appended
-└── UncleanTail                   a failed append could not be taken back   (dsh.persistence.jsonl.writer)
+PersistenceError                    exit 8: a log could not be made durable, or a request does not fit it
+├── LogRefusal                      exit 1: a stored log that will not be opened
+│   ├── SessionCorruption           CORRUPT_SESSION: committed data is invalid; nothing has been cut off
+│   │   ├── NotASessionLog          NOT_A_SESSION_LOG: the file is something else
+│   │   └── NotAFile                SESSION_LOG_NOT_A_FILE: a folder, a pipe or a device
+│   └── SessionFormatUnsupported    healthy, but not for this program
+│       ├── OtherVersion            SESSION_VERSION_UNSUPPORTED
+│       └── UnknownType             SESSION_TYPE_UNKNOWN: a required event type that is not known here
+├── SessionNotFound                 SESSION_NOT_FOUND, exit 1: no stored log under this id
+├── SessionCollision                SESSION_ALREADY_EXISTS: the id belongs to another session
+├── SessionNotDurable               the system refused a write; the events are still in memory:
+│                                   SESSION_DISK_FULL, SESSION_QUOTA_EXCEEDED, SESSION_READ_ONLY or, for
+│                                   anything else, SESSION_NOT_DURABLE
+├── SessionBusy                     SESSION_BUSY: somebody else has the log open for writing
+├── SessionLive                     SESSION_IS_LIVE: it is live in this process
+├── RawLogUnsupported               RAW_LOG_UNSUPPORTED, exit 1: this storage keeps no text
+├── PackingUnsupported              PACKING_UNSUPPORTED, exit 1: this storage has nothing to pack
+├── WrongDatabase                   SESSION_WRONG_DATABASE, exit 1: a database that is not one of sessions
+├── SessionFileChanged              SESSION_FILE_CHANGED: not what we last wrote; nothing is appended
+└── UncleanTail                     a failed append could not be taken back (dsh.persistence.jsonl.writer)
 
-Storage errors (permission, I/O) are plain `OSError`s, but for whoever waits for a live session to become
-durable: there they are wrapped, so that the process ends with exit code 8.
+Storage errors (permission, I/O) are plain `OSError`s, but for whoever waits for a session to become durable:
+there they are wrapped, so that the process ends with exit code 8.
 """
+
+import errno
 
 from dsh.session.error import SessionError
 
@@ -50,10 +61,38 @@ class SessionCorruption(LogRefusal):
     _hint = "the file was not changed; the raw text is still there to be read or repaired by hand"
 
 
+class NotASessionLog(SessionCorruption):
+    """The file does not begin as a session log does."""
+
+    _code = "NOT_A_SESSION_LOG"
+    _hint = "name a log that dsh has written, or a session id"
+
+
+class NotAFile(SessionCorruption):
+    """There is something where a log should be, but no regular file."""
+
+    _code = "SESSION_LOG_NOT_A_FILE"
+    _hint = "name the log itself: session.jsonl or session.jsonl.zstd in the session's folder"
+
+
 class SessionFormatUnsupported(LogRefusal):
     """The log is not damaged, but this build cannot interpret it."""
 
     _code = "UNSUPPORTED_SESSION"
+
+
+class OtherVersion(SessionFormatUnsupported):
+    """It has another format version."""
+
+    _code = "SESSION_VERSION_UNSUPPORTED"
+    _hint = "the text can still be read: dsh sessions show --raw"
+
+
+class UnknownType(SessionFormatUnsupported):
+    """It holds an event type that is not known here and may not be passed over."""
+
+    _code = "SESSION_TYPE_UNKNOWN"
+    _hint = "install the plugin or the newer dsh that wrote it"
 
 
 class SessionNotFound(PersistenceError):
@@ -82,6 +121,19 @@ class RawLogUnsupported(PersistenceError):
         )
 
 
+class PackingUnsupported(PersistenceError):
+    """A session was to be packed, and this kind of storage has nothing to pack."""
+
+    exit_code = 1
+
+    def __init__(self, where: str) -> None:
+        super().__init__(
+            f"{where}: sessions are not packed here",
+            code="PACKING_UNSUPPORTED",
+            hint="only logs that are files grow by a frame at each write",
+        )
+
+
 class SessionCollision(PersistenceError):
     """The id is already in use: by a stored log that this session does not continue, or by a live one."""
 
@@ -90,8 +142,17 @@ class SessionCollision(PersistenceError):
         super().__init__(f"session {session_id!r}: {reason}", code="SESSION_ALREADY_EXISTS")
 
 
+_REFUSALS = {
+    errno.ENOSPC: ("SESSION_DISK_FULL", "make room on that disk"),
+    errno.EDQUOT: ("SESSION_QUOTA_EXCEEDED", "delete files of yours there, or have the quota raised"),
+    errno.EROFS: ("SESSION_READ_ONLY", "it lies on a file system that is read-only; keep sessions elsewhere"),
+    errno.EACCES: ("SESSION_READ_ONLY", "make the folder writable, or keep sessions elsewhere"),
+    errno.EPERM: ("SESSION_READ_ONLY", "make the folder writable, or keep sessions elsewhere"),
+}
+
+
 class SessionNotDurable(PersistenceError):
-    """The system refused to store events of a live session. A later flush tries again."""
+    """The system refused to store events of a session. A live one keeps them; a later flush tries again."""
 
     def __init__(self, session_id: str, path: str, cause: OSError) -> None:
         self.session_id = session_id
@@ -99,10 +160,13 @@ class SessionNotDurable(PersistenceError):
         reason = cause.strerror or str(cause)
         if cause.filename is not None and cause.filename != path:
             reason = f"{cause.filename}: {reason}"
+        code, advice = _REFUSALS.get(
+            cause.errno or 0, ("SESSION_NOT_DURABLE", "make room, or make the folder writable")
+        )
         super().__init__(
             f"session {session_id!r} could not be stored in {path}: {reason}",
-            code="SESSION_NOT_DURABLE",
-            hint="make room, or make the folder writable; what was stored before is intact",
+            code=code,
+            hint=f"{advice}; what was stored before is intact",
         )
 
 
@@ -117,6 +181,32 @@ class SessionBusy(PersistenceError):
             f"{path}: the session is open for writing by {owner}",
             code="SESSION_BUSY",
             hint="end that process or wait for it, then try again",
+        )
+
+
+class SessionLive(PersistenceError):
+    """What was asked for is only possible while the session is not live."""
+
+    def __init__(self, session_id: str) -> None:
+        self.session_id = session_id
+        super().__init__(
+            f"session {session_id!r} is live here",
+            code="SESSION_IS_LIVE",
+            hint="end it first, then try again",
+        )
+
+
+class WrongDatabase(PersistenceError):
+    """The database file is none of sessions, or of another version. It is left as it is."""
+
+    exit_code = 1
+
+    def __init__(self, path: str, reason: str, *, hint: str = "") -> None:
+        self.path = path
+        super().__init__(
+            f"{path}: {reason}",
+            code="SESSION_WRONG_DATABASE",
+            hint=hint or "name a database that dsh has written, or a path where there is none yet",
         )
 
 

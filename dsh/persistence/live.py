@@ -37,8 +37,8 @@ class LiveLog:
         self.writes = WriteBehind(
             self._write, self._is_dirty, delay_s, schedule=schedule, on_trouble=self._warn
         )
-        self._trouble: PersistenceError | None = None
-        """What flushes have been raising since one last succeeded."""
+        self.trouble: PersistenceError | None = None
+        """What writes have been failing with since one last succeeded."""
 
     @property
     def is_unused(self) -> bool:
@@ -60,18 +60,26 @@ class LiveLog:
         try:
             await self._when_attached()
             await self.writes.flush()
-        except OSError as error:
-            path = self._backend.locate(self.session.header)
-            told = SessionNotDurable(self.session.id, str(path or self._backend.name), error)
-            raise self._lasting(told) from error
-        except PersistenceError as error:
-            raise self._lasting(error) from None
-        self._trouble = None
+        except (OSError, PersistenceError) as error:
+            told = self._lasting(error)
+            if told is error:
+                raise
+            raise told from error
+        self.trouble = None
 
-    def _lasting(self, error: PersistenceError) -> PersistenceError:
-        if self._trouble is None or str(self._trouble) != str(error):
-            self._trouble = error
-        return self._trouble
+    def _lasting(self, error: OSError | PersistenceError) -> PersistenceError:
+        """The error to tell: the one before, as long as nothing else goes wrong."""
+        if isinstance(error, OSError):
+            path = self._backend.locate(self.session.header)
+            told: PersistenceError = SessionNotDurable(
+                self.session.id, str(path or self._backend.name), error
+            )
+            told.__cause__ = error
+        else:
+            told = error
+        if self.trouble is None or str(self.trouble) != str(told):
+            self.trouble = told
+        return self.trouble
 
     def _is_dirty(self) -> bool:
         return self.session.length > self.cursor
@@ -89,9 +97,12 @@ class LiveLog:
         entries = self.session.entries(self.cursor)
         if entries:
             await self._worker.call(self._backend.append, self.session.header, entries)
+            self.trouble = None
             self.cursor = entry_stop(entries[-1])
 
     def _warn(self, error: Exception) -> None:
+        if isinstance(error, OSError | PersistenceError):
+            self._lasting(error)
         waiting = self.session.length - self.cursor
         _log.warning(
             "session %s: %d events could not be stored so far: %s; trying again",

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Protocol
 
 from dsh.kernel import ServiceKey
-from dsh.persistence.backend import Listing, RawLog
+from dsh.persistence.backend import Listing, Packed, RawLog
+from dsh.persistence.error import PersistenceError
 from dsh.persistence.view import LogView
 from dsh.session.event import SessionEvent
 from dsh.session.header import SessionHeader
@@ -84,6 +85,46 @@ class SessionPersistence(Protocol):
 
     async def list(self) -> Listing:
         """One entry per stored session, from headers alone."""
+
+    async def fork(
+        self,
+        session_id: str,
+        *,
+        boundary: int | None = None,
+        turn: int | None = None,
+        child_id: str | None = None,
+    ) -> SessionHeader:
+        """Store a new session that begins with the log of this one, live or not, and answer its header.
+
+        Args:
+            boundary: seq of the last inherited event.
+            turn: number of the last inherited turn, instead. With neither, everything is inherited.
+            child_id: without it a new one.
+
+        Raises:
+            SessionCollision: the child's id is tracked or stored.
+            SessionNotFound, SessionForkError, LogRefusal
+            SessionNotDurable: nothing of the child is stored.
+        """
+
+    async def delete(self, session_id: str) -> None:
+        """Remove a stored session that nobody has open, and what is kept beside its log.
+
+        Raises:
+            SessionLive: it is live here, or about to be.
+            SessionNotFound, SessionBusy, OSError
+        """
+
+    async def pack(self, session_id: str) -> Packed:
+        """Store a session that nobody has open in less space; its events stay the same.
+
+        Raises:
+            SessionLive: it is live here, or about to be.
+            SessionNotFound, SessionBusy, PackingUnsupported, LogRefusal, OSError
+        """
+
+    def trouble(self, session_id: str) -> PersistenceError | None:
+        """Why a live session is not being stored at present; None while all is well."""
 
 
 PERSISTENCE: ServiceKey[SessionPersistence] = ServiceKey("sessionPersistence")

@@ -5,11 +5,12 @@ Pure: what is read becomes a view here, and nothing is written.
 
 from collections.abc import Iterator, Sequence
 
-from dsh.persistence.error import SessionCorruption, SessionFormatUnsupported
+from dsh.persistence.error import OtherVersion, SessionCorruption, UnknownType
 from dsh.persistence.stored import Stored, Torn
 from dsh.session.chunk_run import Entry
 from dsh.session.error import CorruptLog, SessionError, UnsupportedLog
 from dsh.session.event import SessionEvent
+from dsh.session.fork import ForkSeed, boundary_of_turn, fork_of
 from dsh.session.header import SessionHeader
 from dsh.session.log import Session
 from dsh.session.message import Message
@@ -81,6 +82,11 @@ class LogView:
         return self._session.derive_messages()
 
     @property
+    def irregularities(self) -> Sequence[tuple[int, str]]:
+        """Seqs of events that are odd where they stand, and why; such a log opens all the same."""
+        return self._session.irregularities
+
+    @property
     def surface_nodes(self) -> tuple[int, ...]:
         """The seqs the messages come from."""
         return self._session.surface_nodes
@@ -94,6 +100,16 @@ class LogView:
     def open_turn(self) -> int | None:
         """Number of the turn that has no end; only a live session's view has one."""
         return self._session.open_turn
+
+    def fork(self, *, boundary: int | None = None, turn: int | None = None) -> ForkSeed:
+        """What a fork of this log begins with: all of it, or up to an event, or up to the end of a turn.
+
+        Raises:
+            SessionForkError: no such event or turn, or inside a turn that has not ended.
+        """
+        if turn is not None:
+            boundary = boundary_of_turn(self._session, turn)
+        return fork_of(self._session, boundary)
 
     def to_session(self) -> Session:
         """A session that continues this log: the view, then `session/end-seed` unless it ends with one."""
@@ -113,7 +129,8 @@ def build_view(stored: Stored) -> LogView:
     try:
         restored = stored.content.finish()
     except UnsupportedLog as error:
-        raise SessionFormatUnsupported(f"{error} (raw log: {path})", path=path, line=_line(error)) from error
+        kind = OtherVersion if error.index is None else UnknownType
+        raise kind(f"{error} (raw log: {path})", path=path, line=_line(error)) from error
     except CorruptLog as error:
         raise SessionCorruption(error.message, path=path, line=_line(error)) from error
     except SessionError as error:

@@ -71,3 +71,6 @@ class FaultyFiles(Files):
 
     def remove_dir(self, path: Path) -> None:
         self._do("remove_dir", lambda: Files.remove_dir(self, path))
+
+    def set_time(self, path: Path, time_ns: int) -> None:
+        self._do("set_time", lambda: Files.set_time(self, path, time_ns))

@@ -8,7 +8,15 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from dsh.persistence.backend import Listing, RawLog, StorageFigures, StoredProblem, StoredSession
+from dsh.persistence.backend import (
+    Listing,
+    Packed,
+    RawLog,
+    StorageFigures,
+    StoredProblem,
+    StoredSession,
+    Tail,
+)
 from dsh.persistence.error import LogRefusal, PersistenceError, SessionCollision, SessionCorruption
 from dsh.persistence.files import Files, Identity
 from dsh.persistence.jsonl import frames, writer
@@ -16,11 +24,14 @@ from dsh.persistence.jsonl.erase import erase
 from dsh.persistence.jsonl.figures import figures_of
 from dsh.persistence.jsonl.layout import LOG_NAMES, Encoding, log_path, session_dir
 from dsh.persistence.jsonl.lookup import folders_of, logs_in, logs_of, projects, stored_ids
-from dsh.persistence.jsonl.raw import read_header, read_raw
+from dsh.persistence.jsonl.raw import read_header, read_raw, read_text
 from dsh.persistence.jsonl.reader import StoredLog, read_log
+from dsh.persistence.jsonl.repack import repack, same_events
 from dsh.persistence.jsonl.stable import read_bytes, revision_of
+from dsh.persistence.jsonl.suffix import read_suffix
 from dsh.persistence.jsonl.writer import UncleanTail
 from dsh.persistence.lock import OwnerLock
+from dsh.persistence.view import build_view
 from dsh.session.chunk_row import pack
 from dsh.session.chunk_run import Entry, expand
 from dsh.session.header import SessionHeader
@@ -114,6 +125,15 @@ class JsonlBackend:
         stored = read_log(path)
         self._check_identity(stored.header, path, session_id)
         return stored
+
+    def load_from(self, session_id: str, seq: int) -> Tail | None:
+        """The stored events from `seq` on, or None. Raises as `load`."""
+        path = self._find(session_id)
+        if path is None:
+            return None
+        tail = read_suffix(path, seq)
+        self._check_identity(tail.header, path, session_id)
+        return tail
 
     def revision(self, session_id: str) -> str | None:
         """The revision of the stored log, or None."""
@@ -288,6 +308,42 @@ class JsonlBackend:
             stored.torn.keep,
             aside.name,
         )
+
+    def pack(self, session_id: str) -> Packed | None:
+        """Write a stored log anew: runs joined, in few large frames. It is repaired first where it has to be.
+
+        Its time of modification stays. Where nothing would be saved the file does.
+
+        Raises:
+            SessionBusy: somebody has it open.
+            SessionCorruption, SessionFormatUnsupported, OSError: the log is as it was.
+        """
+        stored = self.open(session_id)
+        if stored is None:
+            return None
+        try:
+            view = build_view(stored)
+            if view.needs_repair:
+                self.repair(stored, view.closers, view.recovered)
+            return self._pack(self._open[session_id])
+        finally:
+            self.release(session_id)
+
+    def _pack(self, log: _OpenLog) -> Packed:
+        assert log.identity is not None
+        old = read_text(log.path)
+        line, _, records = old.content.partition(b"\n")
+        batches = repack(records)
+        data = b"".join(self._encoded(log.encoding, text) for text in (line + b"\n", *batches))
+        packed = Packed(before=old.stored_bytes, after=len(data))
+        if packed.after >= packed.before:
+            return Packed(packed.before, packed.before)
+        if not same_events(records, b"".join(batches)):
+            raise SessionCorruption(
+                "packing would change its events; it was left as it is", path=str(log.path)
+            )
+        writer.replace(self._files, log.path, data, log.identity, written_ns=log.path.stat().st_mtime_ns)
+        return packed
 
     def rest(self, session_id: str) -> None:
         """Give the lock back but remember the file: the next append takes the lock again."""

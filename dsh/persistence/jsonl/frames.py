@@ -21,10 +21,12 @@ _STEP = 1 << 20
 class FrameDefect(Exception):
     """A frame is wrong: its structure, its checksum or its content. `offset` is the file's."""
 
-    def __init__(self, offset: int, reason: str) -> None:
+    def __init__(self, offset: int, reason: str, *, is_foreign: bool = False) -> None:
         super().__init__(f"zstd frame at byte {offset}: {reason}")
         self.offset = offset
         self.reason = reason
+        self.is_foreign = is_foreign
+        """What stands there is no frame at all."""
 
 
 class Frame(NamedTuple):
@@ -75,7 +77,7 @@ def next_frame(data: bytes, start: int) -> Frame | None:
     if data[start : start + 4] != MAGIC:
         if not data[start:].strip(b"\0"):
             return None
-        raise FrameDefect(start, "no frame begins here (wrong magic number)")
+        raise FrameDefect(start, "no frame begins here (wrong magic number)", is_foreign=True)
     if size == start + 4:
         return None
     descriptor = data[start + 4]

@@ -1,10 +1,11 @@
 """A stored log without its events: which form it has, its header, its text."""
 
 import os
+import re
 from pathlib import Path
 from typing import NamedTuple
 
-from dsh.persistence.error import SessionCorruption, SessionFormatUnsupported
+from dsh.persistence.error import NotASessionLog, OtherVersion, SessionCorruption
 from dsh.persistence.jsonl import frames
 from dsh.persistence.jsonl.frames import FrameDefect
 from dsh.persistence.jsonl.layout import Encoding
@@ -18,6 +19,9 @@ HEADER_STEP = 8 * 1024
 """Bytes that a listing reads of each log at first; then as many again as it has, until the header ends."""
 HEADER_LIMIT = 16 << 20
 """Longest header line that a listing reads, in bytes."""
+
+_BEGINNING = re.compile(rb'\s*\{\s*"type"\s*:\s*"session"|\(\xb5\x2f\xfd')
+"""How a header begins that somebody damaged, or the frame that holds it."""
 
 
 def is_compressed(path: Path, data: bytes) -> bool:
@@ -34,9 +38,36 @@ def parse_header(path: Path, line: bytes) -> SessionHeader:
     try:
         return header_from_line(line)
     except UnsupportedLog as error:
-        raise SessionFormatUnsupported(error.message, path=str(path), line=1) from error
+        raise OtherVersion(error.message, path=str(path), line=1) from error
     except SessionError as error:
+        if _is_foreign(line):
+            raise not_a_log(path, str(error)) from error
         raise SessionCorruption(f"header: {error}", path=str(path), line=1, offset=0) from error
+
+
+def not_a_log(path: Path, reason: str = "") -> NotASessionLog:
+    """The refusal of a file that is something else."""
+    what = "the first line is not a session header"
+    told = reason if reason.startswith(what) else f"{what}: {reason}" if reason else what
+    return NotASessionLog(told, path=str(path), line=1, offset=0)
+
+
+def incomplete_header(path: Path, found: bytes) -> SessionCorruption:
+    """The refusal of a file that ends before its header does; `found` is its text, as far as there is any."""
+    if not found:
+        return NotASessionLog("the file is empty", path=str(path), line=1, offset=0)
+    if _is_foreign(found):
+        return not_a_log(path, "not JSON, and without an end")
+    return SessionCorruption("the header is not complete", path=str(path), line=1, offset=0)
+
+
+def _is_foreign(line: bytes) -> bool:
+    """Whether a first line, or its beginning, is no attempt at a session header."""
+    try:
+        value = decode_strict(line)
+    except SessionError:
+        return _BEGINNING.match(line) is None
+    return not (isinstance(value, dict) and value.get("type") == "session")
 
 
 def header_line(path: Path, frame_text: bytes) -> bytes:
@@ -46,12 +77,18 @@ def header_line(path: Path, frame_text: bytes) -> bytes:
         SessionCorruption: the frame holds more or less than one line.
     """
     if frame_text.find(b"\n") != len(frame_text) - 1:
+        if _is_foreign(frame_text.partition(b"\n")[0]):
+            raise not_a_log(path)
         raise SessionCorruption("the first frame is not exactly one line", path=str(path), offset=0)
     return frame_text[:-1]
 
 
 def damaged_frame(path: Path, defect: FrameDefect) -> SessionCorruption:
     """The refusal of a log with a wrong frame."""
+    if defect.offset == 0 and defect.is_foreign:
+        return NotASessionLog(
+            f"this is not a compressed session log: {defect.reason}", path=str(path), offset=0
+        )
     return SessionCorruption(f"zstd frame: {defect.reason}", path=str(path), offset=defect.offset)
 
 
@@ -70,8 +107,7 @@ def read_header(path: Path) -> tuple[SessionHeader, os.stat_result]:
             line = _first_line(path, data)
             if line is not None:
                 return parse_header(path, line), found
-    reason = "the file is empty" if not data else "the header is not complete"
-    raise SessionCorruption(reason, path=str(path), line=1, offset=0)
+    raise incomplete_header(path, data)
 
 
 def _first_line(path: Path, data: bytes) -> bytes | None:
@@ -114,8 +150,7 @@ def read_text(path: Path) -> LogText:
     else:
         text, encoding = data[: _committed(data)], "plain"
     if not text:
-        reason = "the file is empty" if not data else "the header is not complete"
-        raise SessionCorruption(reason, path=str(path), line=1, offset=0)
+        raise incomplete_header(path, data)
     return LogText(encoding, text, found.st_size)
 
 

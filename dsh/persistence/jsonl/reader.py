@@ -9,20 +9,31 @@ import bisect
 import functools
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import FileIO
 from pathlib import Path
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from dsh.persistence.error import SessionCorruption
 from dsh.persistence.files import Identity
 from dsh.persistence.jsonl import frames
 from dsh.persistence.jsonl.frames import Frame, FrameDefect
 from dsh.persistence.jsonl.layout import Encoding
-from dsh.persistence.jsonl.raw import damaged_frame, header_line, is_compressed, parse_header
+from dsh.persistence.jsonl.raw import (
+    damaged_frame,
+    header_line,
+    incomplete_header,
+    is_compressed,
+    parse_header,
+)
 from dsh.persistence.jsonl.scan import DamagedText, Defect, LineScanner
+from dsh.persistence.jsonl.seek import find_frame, find_line
 from dsh.persistence.jsonl.stable import pieces, read_stably, revision_of
 from dsh.persistence.stored import Stored, Torn
+from dsh.session.chunk_run import ChunkRun
+from dsh.session.header import SessionHeader
 from dsh.session.restore import Restorer
+from dsh.session.value import JsonObject
 
 STEP = 1 << 20
 """Bytes that are read at a time."""
@@ -64,41 +75,91 @@ def read_log(path: Path) -> StoredLog:
 
 
 def _read(path: Path, file: FileIO, found: os.stat_result) -> StoredLog:
+    read = scan_log(path, file, found, Restorer)
+    return StoredLog(
+        place=str(path),
+        path=path,
+        encoding=read.encoding,
+        header=read.header,
+        content=read.sink,
+        next_seq=read.next_seq,
+        identity=Identity.of(found),
+        revision=revision_of(found),
+        lacks_newline=read.lacks_newline,
+        torn=read.torn,
+    )
+
+
+class Sink(Protocol):
+    """Gets the records of a log, each as `scan.Take` says."""
+
+    def take(self, entry: JsonObject | ChunkRun, line: bytes, /) -> None: ...
+
+
+S = TypeVar("S", bound=Sink)
+
+
+class Scanned(NamedTuple, Generic[S]):
+    """What a log consists of; its records are in the sink."""
+
+    header: SessionHeader
+    sink: S
+    encoding: Encoding
+    next_seq: int
+    lacks_newline: bool
+    torn: TornBytes | None
+
+
+def scan_log(
+    path: Path, file: FileIO, found: os.stat_result, sink_for: Callable[[SessionHeader], S], *, seek: int = 0
+) -> Scanned[S]:
+    """Pass the records of an open file on.
+
+    Args:
+        sink_for: makes what gets them.
+        seek: records that end before this seq may be left out, unread and unchecked.
+
+    Raises:
+        SessionCorruption, SessionFormatUnsupported, OSError: as `read_log`. With `seek`, its line may be
+            counted from elsewhere.
+    """
     rest = pieces(file, found.st_size, STEP)
     first = next(rest, b"")
     if is_compressed(path, first):
-        return _read_frames(path, b"".join((first, *rest)), found)
-    return _read_plain(path, itertools.chain((first,), rest), found)
+        return _scan_frames(path, b"".join((first, *rest)), sink_for, seek)
+    return _scan_plain(path, file, found.st_size, itertools.chain((first,), rest), sink_for, seek)
 
 
-class _Reading:
-    """What both forms share: the header, the check of the whole, the scan that feeds it."""
+class _Reading(Generic[S]):
+    """What both forms share: the header, who gets the records, the scan that feeds it."""
 
-    def __init__(self, path: Path, encoding: Encoding, line: bytes, found: os.stat_result) -> None:
-        self.path, self.encoding, self.found = path, encoding, found
+    def __init__(
+        self, path: Path, encoding: Encoding, line: bytes, sink_for: Callable[[SessionHeader], S]
+    ) -> None:
+        self.path, self.encoding = path, encoding
         self.header = parse_header(path, line)
-        self.content = Restorer(self.header)
-        self.scanner = LineScanner(self.content.take)
+        self.sink = sink_for(self.header)
+        self.scanner = LineScanner(self.sink.take)
 
-    def stored(self, torn: TornBytes | None, *, lacks_newline: bool) -> StoredLog:
-        return StoredLog(
-            place=str(self.path),
-            path=self.path,
-            encoding=self.encoding,
-            header=self.header,
-            content=self.content,
-            next_seq=self.scanner.next_seq,
-            identity=Identity.of(self.found),
-            revision=revision_of(self.found),
-            lacks_newline=lacks_newline,
-            torn=torn,
-        )
+    def begin_at(self, seq: int) -> None:
+        """Take it for granted that the records in front of this seq are whole."""
+        self.scanner = LineScanner(self.sink.take, first_seq=seq)
+
+    def scanned(self, torn: TornBytes | None, *, lacks_newline: bool) -> Scanned[S]:
+        return Scanned(self.header, self.sink, self.encoding, self.scanner.next_seq, lacks_newline, torn)
 
     def damaged(self, defect: Defect, offset: int) -> SessionCorruption:
         return SessionCorruption(defect.reason, path=str(self.path), line=defect.line, offset=offset)
 
 
-def _read_plain(path: Path, text: Iterator[bytes], found: os.stat_result) -> StoredLog:
+def _scan_plain(
+    path: Path,
+    file: FileIO,
+    size: int,
+    text: Iterator[bytes],
+    sink_for: Callable[[SessionHeader], S],
+    seek: int,
+) -> Scanned[S]:
     head: list[bytes] = []
     for piece in text:
         head.append(piece)
@@ -106,10 +167,15 @@ def _read_plain(path: Path, text: Iterator[bytes], found: os.stat_result) -> Sto
             break
     line, newline, rest = b"".join(head).partition(b"\n")
     if not newline:
-        reason = "the file is empty" if not line else "the header line is not complete"
-        raise SessionCorruption(reason, path=str(path), line=1, offset=0)
-    reading = _Reading(path, "plain", line, found)
-    end, scanner = len(line) + 1, reading.scanner
+        raise incomplete_header(path, line)
+    reading = _Reading(path, "plain", line, sink_for)
+    end = len(line) + 1
+    if seek and (start := find_line(file, end, size, seek)) is not None:
+        end, rest = start.at, b""
+        reading.begin_at(start.seq)
+        file.seek(end)
+        text = pieces(file, size - end, STEP)
+    scanner = reading.scanner
     try:
         scanner.feed(rest)
         for piece in text:
@@ -121,17 +187,19 @@ def _read_plain(path: Path, text: Iterator[bytes], found: os.stat_result) -> Sto
     if not scanner.is_whole:
         dropped = scanner.fed - scanner.committed
         torn = TornBytes(keep=end + scanner.committed, dropped=dropped, reason=_reason(scanner.defect))
-    return reading.stored(torn, lacks_newline=scanner.lacks_newline)
+    return reading.scanned(torn, lacks_newline=scanner.lacks_newline)
 
 
-def _read_frames(path: Path, data: bytes, found: os.stat_result) -> StoredLog:
+def _scan_frames(path: Path, data: bytes, sink_for: Callable[[SessionHeader], S], seek: int) -> Scanned[S]:
     try:
         scan = frames.scan_frames(data)
         if not scan.frames:
-            reason = "the file is empty" if not data else "the header frame is not complete"
-            raise SessionCorruption(reason, path=str(path), offset=0)
+            raise incomplete_header(path, data)
         head, *rest = scan.frames
-        reading = _Reading(path, "zstd", header_line(path, frames.decode_frame(data, head)), found)
+        reading = _Reading(path, "zstd", header_line(path, frames.decode_frame(data, head)), sink_for)
+        if seek and (start := find_frame(data, rest, seek)) is not None:
+            rest = rest[start.at :]
+            reading.begin_at(start.seq)
         scanner, starts = reading.scanner, [0]
         for frame in rest:
             starts.append(scanner.fed)
@@ -141,15 +209,15 @@ def _read_frames(path: Path, data: bytes, found: os.stat_result) -> StoredLog:
     except FrameDefect as defect:
         raise damaged_frame(path, defect) from None
     except DamagedText as damaged:
-        raise _in_frames(path, damaged.defect, scan.frames, starts) from None
+        raise _in_frames(path, damaged.defect, [head, *rest], starts) from None
     if not scanner.is_whole and scanner.defect is not None:
-        raise _in_frames(path, scanner.defect, scan.frames, starts)
+        raise _in_frames(path, scanner.defect, [head, *rest], starts)
     lacks_newline = scanner.lacks_newline
     torn = None if scan.torn_start is None else _read_torn(reading, data, scan.torn_start)
-    return reading.stored(torn, lacks_newline=lacks_newline)
+    return reading.scanned(torn, lacks_newline=lacks_newline)
 
 
-def _read_torn(reading: _Reading, data: bytes, start: int) -> TornBytes:
+def _read_torn(reading: _Reading[S], data: bytes, start: int) -> TornBytes:
     """Judge the frame that lacks its end, and take out of it what is whole."""
     if (later := frames.later_frame(data, start)) is not None:
         raise SessionCorruption(

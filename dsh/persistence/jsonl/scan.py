@@ -38,9 +38,10 @@ class DamagedText(Exception):
 class LineScanner:
     """Takes text piece by piece and passes on what is whole. Holds the start of an unfinished line."""
 
-    def __init__(self, take: Take) -> None:
+    def __init__(self, take: Take, *, first_seq: int = 0) -> None:
+        """`first_seq` is that of the first record, where the text is not that of a whole log."""
         self._pass_on = take
-        self.next_seq = 0
+        self.next_seq = first_seq
         self.committed = 0
         """End of the last accepted line, in bytes from the end of the header line."""
         self.fed = 0

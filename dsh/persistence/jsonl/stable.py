@@ -7,7 +7,7 @@ from io import FileIO
 from pathlib import Path
 from typing import TypeVar
 
-from dsh.persistence.error import LogRefusal, PersistenceError, SessionCorruption
+from dsh.persistence.error import LogRefusal, NotAFile, PersistenceError
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ def open_regular(path: Path) -> FileIO:
     """Open without waiting for a writer, as a pipe would make us do; only a regular file is a log.
 
     Raises:
-        SessionCorruption: it is something else.
+        NotAFile: it is something else.
         OSError: it cannot be opened.
     """
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -32,7 +32,7 @@ def open_regular(path: Path) -> FileIO:
     if not stat.S_ISREG(mode):
         os.close(fd)
         kind = "a folder" if stat.S_ISDIR(mode) else "no regular file"
-        raise SessionCorruption(f"this is {kind}, not a session log", path=str(path))
+        raise NotAFile(f"this is {kind}, not a session log", path=str(path))
     return FileIO(fd, closefd=True)
 
 

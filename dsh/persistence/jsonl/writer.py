@@ -106,8 +106,13 @@ def append(files: Files, path: Path, data: bytes, known: Identity, *, unclean: i
     return known._replace(size=known.size + len(data))
 
 
-def replace(files: Files, path: Path, data: bytes, known: Identity) -> Identity:
+def replace(
+    files: Files, path: Path, data: bytes, known: Identity, *, written_ns: int | None = None
+) -> Identity:
     """Put other bytes in a file's place, all or nothing.
+
+    Args:
+        written_ns: when the new file is to seem written, in epoch nanoseconds; without it now.
 
     Raises:
         SessionFileChanged: the file is not the known one any more.
@@ -116,6 +121,8 @@ def replace(files: Files, path: Path, data: bytes, known: Identity) -> Identity:
     temp = _temp_name(path)
     try:
         identity = _write_whole(files, temp, data)
+        if written_ns is not None:
+            files.set_time(temp, written_ns)
         if Identity.of(path.stat()) != known:
             raise SessionFileChanged(str(path), "the file changed")
         files.replace(temp, path)
