@@ -1,17 +1,12 @@
 """How stored sessions are told in a line each: short ids, sizes, titles, where they come from."""
 
-import json
 from collections.abc import Iterable
-from typing import Any
 
 from dsh.cli.sessions.output import line
 from dsh.cli.sessions.target import ID_PREFIX
 from dsh.persistence.backend import StoredSession
+from dsh.persistence.projections import read_rows, sidecar_path, title_of
 
-CACHE_NAME = "projections.json"
-"""The file beside a log that holds what was folded from it; can be deleted at any time."""
-CACHE_LIMIT = 4_000_000
-"""A longer one is not read for a title."""
 SHORTEST = 8
 """Characters of an id that are shown at least."""
 _UNITS = ("kB", "MB", "GB", "TB", "PB")
@@ -67,14 +62,4 @@ def cached_title(stored: StoredSession) -> str | None:
 
     The log is not read for it, so that the title may be an older one.
     """
-    if stored.path is None:
-        return None
-    try:
-        with stored.path.with_name(CACHE_NAME).open("rb") as file:
-            data = file.read(CACHE_LIMIT + 1)
-        cache: Any = json.loads(data) if len(data) <= CACHE_LIMIT else None
-        identity, title = cache["identity"], cache["rows"]["title"]["val"]
-        is_its = (identity["createdAt"], identity.get("cwd")) == (stored.header.created_at, stored.header.cwd)
-    except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError):
-        return None
-    return title if is_its and isinstance(title, str) else None
+    return None if stored.path is None else title_of(read_rows(sidecar_path(stored.path), stored.header))

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import sys
 import time
 from typing import Any, NamedTuple
@@ -119,6 +118,8 @@ def _plain(shown: Shown) -> str:
 
 
 def _table(shown: list[Shown], short: dict[str, str], *, everywhere: bool) -> list[str]:
+    import shutil  # loads every kind of compression there is
+
     now = time.time_ns() // 1_000_000
     rows = [["ID", "WRITTEN", "SIZE", *(["DIRECTORY"] if everywhere else []), "TITLE"]]
     for one in shown:

@@ -87,10 +87,10 @@ def _opened(path: Path) -> Backend[Any]:
     hint = "name a folder of sessions or a SQLite database of them"
     if path.is_dir():
         return _jsonl(path)
-    try:
+    if not path.exists():
+        raise UsageError(f"--root {path} does not exist", hint=hint)
+    if path.is_file():  # nothing else is opened: a pipe would wait
         with path.open("rb") as file:
             if file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC:
                 return _sqlite(path)
-    except OSError as error:
-        raise UsageError(f"--root {path}: {error.strerror}", hint=hint) from error
     raise UsageError(f"--root {path} is neither a folder nor a SQLite database", hint=hint)
