@@ -1,0 +1,312 @@
+"""A log as a conversation: turns, messages, replies, calls with their results, and what happened beside them.
+
+One pass over the log, in its order. A reply is given when its calls are answered, or when the next step
+begins; so no more than a step is held at a time. Whatever a log that opens may hold, nothing here raises.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from dsh.cli.sessions.conversation_item import (
+    Call,
+    Item,
+    Lost,
+    Note,
+    Other,
+    Part,
+    Piece,
+    Reasoning,
+    Reply,
+    Result,
+    Said,
+    Text,
+    TurnEnd,
+    TurnStart,
+)
+from dsh.cli.sessions.event_note import ending, note_of, retry_note
+from dsh.cli.sessions.foreign import at, integer_at, json_text, object_at, objects_at, text_at
+from dsh.persistence.view import LogView
+from dsh.session.chunk_run import ChunkRun
+from dsh.session.event import SessionEvent
+from dsh.session.value import JsonObject
+
+
+def conversation(view: LogView, *, pieces: bool = False) -> Iterator[Item]:
+    """What a log tells, in its order.
+
+    Args:
+        pieces: also each piece of each reply, as it was streamed.
+    """
+    reading = _Reading(view)
+    for entry in view.walk():
+        if isinstance(entry, ChunkRun):
+            reading.streamed.append(entry)
+            if pieces:
+                yield from reading.ready(force=True)
+                yield from _pieces_of_run(entry, reading.began)
+        else:
+            reading.see(entry)
+            if pieces and entry.type == "assistant/chunk":
+                reading.out.append(_piece(entry, reading.began))
+            yield from reading.ready()
+    yield from reading.ready(force=True)
+
+
+def parts_of(content: Iterable[JsonObject]) -> Iterator[Text | Reasoning | Other]:
+    """The blocks of a message, tool calls and results left out."""
+    for block in content:
+        match text_at(block, "type"):
+            case "text":
+                yield Text(text_at(block, "text"))
+            case "reasoning":
+                yield Reasoning(text_at(block, "text"))
+            case "image":
+                yield Other(_image(object_at(block, "attachment")))
+            case "tool-call" | "tool-result":
+                continue
+            case _:
+                yield Other(json_text(block))
+
+
+class _Reading:
+    """State of the pass: what is not given out yet, the open turn and step, and the calls that wait."""
+
+    def __init__(self, view: LogView) -> None:
+        self.out: list[Item] = []
+        self.streamed: list[ChunkRun | SessionEvent] = []
+        """What was streamed since the last message or failure."""
+        self.began = view.header.created_at
+        """When the open step or retry began."""
+        self._stored = view.stored_length
+        self._seed = view.header.seed_length if view.header.parent_session else None
+        self._parent = view.header.parent_session or ""
+        self._shown = frozenset(view.surface_nodes)
+        self._waiting: dict[str, Call] = {}
+        self._calls: dict[str, Call] = {}
+        self._approvals: dict[str, tuple[str, str]] = {}
+        self._turn_began = view.header.created_at
+        self._steps = 0
+
+    def ready(self, *, force: bool = False) -> Iterator[Item]:
+        """What can be given out now."""
+        if force:
+            self._waiting.clear()
+        if not self._waiting and self.out:
+            done, self.out = self.out, []
+            yield from done
+
+    def see(self, event: SessionEvent) -> None:
+        """Take the next event into account."""
+        if self._seed is not None and event.seq >= self._seed:
+            self._seed = None
+            self.out.append(
+                Note(event.time, "fork", f"from here on new; before this, session {self._parent}")
+            )
+        data = event.data
+        match event.type:
+            case "turn/start":
+                self._begin(event)
+                self._turn_began, self._steps = event.time, 0
+                self._calls.clear()
+                self.out.append(TurnStart(event.time, integer_at(data, "turn") or 0))
+            case "step/start":
+                self._begin(event)
+                self._steps += 1
+            case "step/end":
+                self._lose(event.time)
+            case "turn/end":
+                self._end(event)
+            case "user/message":
+                self._say(event)
+            case "assistant/message":
+                self._reply(event)
+            case "assistant/chunk":
+                self.streamed.append(event)
+            case "tool/call":
+                self._start(event)
+            case "tool/result":
+                self._answer(event)
+            case "llm/retry":
+                self._lose(event.time)
+                self.out.append(retry_note(event))
+            case "llm/retry-started":
+                self.began = event.time
+            case _:
+                self._note(event)
+
+    def _begin(self, event: SessionEvent) -> None:
+        self._lose(event.time)
+        self._waiting.clear()
+        self.began = event.time
+
+    def _end(self, event: SessionEvent) -> None:
+        self._lose(event.time)
+        self._waiting.clear()
+        reason, is_failure = ending(object_at(event.data, "reason"))
+        duration = max(event.time - self._turn_began, 0)
+        turn = integer_at(event.data, "turn") or 0
+        made_up = event.seq >= self._stored
+        self.out.append(TurnEnd(event.time, turn, reason, is_failure, self._steps, duration, made_up))
+
+    def _say(self, event: SessionEvent) -> None:
+        source = object_at(event.data, "source")
+        self.out.append(
+            Said(
+                time=event.time,
+                seq=event.seq,
+                who=_who(source),
+                parts=tuple(parts_of(objects_at(event.data, "content"))),
+                is_users=text_at(source, "kind") == "user",
+                is_replaced=event.seq not in self._shown,
+                is_summary=event.surface != "append",
+            )
+        )
+
+    def _reply(self, event: SessionEvent) -> None:
+        self.streamed.clear()
+        message = object_at(event.data, "message")
+        parts: list[Part] = []
+        for block in objects_at(message, "content"):
+            if text_at(block, "type") == "tool-call":
+                parts.append(self._asked(block))
+            else:
+                parts.extend(parts_of((block,)))
+        usage = object_at(event.data, "usage")
+        self.out.append(
+            Reply(
+                time=event.time,
+                seq=event.seq,
+                turn=integer_at(event.data, "turn") or 0,
+                step=integer_at(event.data, "step") or 0,
+                route=f"{text_at(message, 'source', 'provider')}/{text_at(message, 'source', 'model')}",
+                parts=tuple(parts),
+                usage=usage or None,
+                duration_ms=max(event.time - self.began, 0),
+                is_cut=at(event.data, "interrupted") is True,
+                is_replaced=event.seq not in self._shown,
+            )
+        )
+
+    def _asked(self, block: JsonObject) -> Call:
+        call = Call(text_at(block, "id"), text_at(block, "name"), text_at(block, "arguments"))
+        self._waiting[call.id] = self._calls[call.id] = call
+        return call
+
+    def _start(self, event: SessionEvent) -> None:
+        call_id = text_at(event.data, "callId")
+        call = self._calls.get(call_id)
+        if call is None or call.result is not None:
+            call = Call(call_id, text_at(event.data, "name"), text_at(event.data, "arguments"))
+            self._waiting[call_id] = self._calls[call_id] = call
+            self.out.append(call)
+        call.started_ms = event.time
+
+    def _answer(self, event: SessionEvent) -> None:
+        message = object_at(event.data, "message")
+        call_id = text_at(message, "source", "callId")
+        call = self._calls.get(call_id)
+        if event.surface != "append":
+            name = call.name if call is not None else ""
+            said = f"from here on the model sees a shorter result of {name or 'call'} {call_id}"
+            self.out.append(Note(event.time, event.type, said))
+            return
+        if call is None or self._waiting.pop(call_id, None) is not call:  # it has been given out already
+            call = Call(call_id, "" if call is None else call.name, "")
+            self.out.append(call)
+        block = next(objects_at(message, "content"), {})
+        content = tuple(
+            p if isinstance(p, Other) else Text(p.text) for p in parts_of(objects_at(block, "content"))
+        )
+        call.result = Result(
+            content=content,
+            time=event.time,
+            is_error=block.get("isError") is True,
+            code=text_at(event.data, "error", "code"),
+            is_made_up=text_at(message, "id") == f"interrupted-tool-result-{call_id}-{event.seq}",
+            is_replaced=event.seq not in self._shown,
+        )
+
+    def _note(self, event: SessionEvent) -> None:
+        data = event.data
+        call_id = text_at(data, "callId") or text_at(data, "rootCallId")
+        tool = ""
+        if event.type == "approval/asked":
+            self._approvals[text_at(data, "id")] = text_at(data, "toolName"), call_id
+        elif event.type == "approval/decided":
+            tool, call_id = self._approvals.pop(text_at(data, "id"), ("", ""))
+        note = note_of(event, tool)
+        if note is None:
+            return
+        call = self._waiting.get(call_id) if call_id else None
+        if call is not None:
+            call.notes.append(note)
+        else:
+            self.out.append(note)
+
+    def _lose(self, time: int) -> None:
+        """An attempt ends without a message."""
+        streamed, self.streamed = self.streamed, []
+        parts = tuple(_streamed_parts(streamed))
+        if parts:
+            self.out.append(Lost(time, parts))
+
+
+def _streamed_parts(streamed: list[ChunkRun | SessionEvent]) -> Iterator[Part]:
+    """The blocks that deltas add up to, in the order in which they began."""
+    blocks: dict[tuple[str, Any], tuple[list[str], str]] = {}
+    for entry in streamed:
+        kind: str
+        if isinstance(entry, ChunkRun):
+            kind, index, texts = entry.kind, entry.index, entry.texts
+            name = entry.name or ""
+        else:
+            chunk = object_at(entry.data, "chunk")
+            tag = text_at(chunk, "type")
+            if not tag.endswith("-delta"):
+                continue
+            kind, index = tag.removesuffix("-delta"), integer_at(chunk, "index") or 0
+            texts = [text_at(chunk, "text") or text_at(chunk, "argumentsDelta")]
+            name = text_at(chunk, "name")
+        held, named = blocks.get((kind, index), ([], ""))
+        held.extend(texts)
+        blocks[kind, index] = held, named or name
+    for (kind, _), (texts, name) in blocks.items():
+        text = "".join(texts)
+        if kind == "tool-call":
+            yield Call("", name, text, is_fragment=True)
+        elif text:
+            yield Reasoning(text) if kind == "reasoning" else Text(text)
+
+
+def _pieces_of_run(run: ChunkRun, began: int) -> Iterator[Piece]:
+    time = run.time0
+    for position, text in enumerate(run.texts):
+        yield Piece(run.seq0 + position, max(time - began, 0), run.kind, text)
+        if position < len(run.dt):
+            time += run.dt[position]
+
+
+def _piece(event: SessionEvent, began: int) -> Piece:
+    chunk = object_at(event.data, "chunk")
+    kind = text_at(chunk, "type")
+    if kind.endswith("-delta"):
+        kind, text = kind.removesuffix("-delta"), text_at(chunk, "text") or text_at(chunk, "argumentsDelta")
+    else:
+        text = " ".join(json_text(value) for key, value in chunk.items() if key not in ("type", "index"))
+    return Piece(event.seq, max(event.time - began, 0), kind, text)
+
+
+def _who(source: JsonObject) -> str:
+    """Who put a message in: `user`, `plugin dsh-system-prompt (snapshot)`, `goal` …"""
+    kind = text_at(source, "kind")
+    name = text_at(source, "plugin").rpartition("/")[2] or text_at(source, "name")
+    name = name or text_at(source, "senderName") or text_at(source, "senderSessionId")
+    form = text_at(source, "form")
+    return " ".join(filter(None, (kind, name, f"({form})" if form else "")))
+
+
+def _image(attachment: JsonObject) -> str:
+    size = f"{integer_at(attachment, 'width') or '?'}×{integer_at(attachment, 'height') or '?'}"
+    return " ".join(
+        filter(None, ("image", text_at(attachment, "mediaType"), size, text_at(attachment, "name")))
+    )

@@ -1,0 +1,154 @@
+"""What a conversation consists of when a person reads it. Show, Markdown and HTML all draw these.
+
+All texts are as the log has them; whoever draws them cleans them for where they go.
+"""
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from dsh.session.value import JsonObject
+
+
+class Text(Struct, frozen=True):
+    """Answer text, or the text of a message."""
+
+    text: str
+
+
+class Reasoning(Struct, frozen=True):
+    """What the model thought."""
+
+    text: str
+
+
+class Other(Struct, frozen=True):
+    """An image, or a block of a kind we do not know, in a few words."""
+
+    label: str
+
+
+class Result(Struct):
+    """The answer to a call, as it was when the tool gave it."""
+
+    content: tuple["Text | Other", ...]
+    time: int
+    """Epoch milliseconds."""
+    is_error: bool = False
+    code: str = ""
+    """Code of the failure, where one is recorded."""
+    is_made_up: bool = False
+    """Repair wrote it: the session ended before the tool did."""
+    is_replaced: bool = False
+    """The model sees something else in its place by now."""
+
+
+class Note(Struct, frozen=True):
+    """Something that happened beside the messages."""
+
+    time: int
+    kind: str
+    """The event type."""
+    text: str
+    """One line."""
+    detail: str = ""
+    """More lines."""
+    is_error: bool = False
+
+
+class Call(Struct):
+    """A tool call of the model with its result."""
+
+    id: str
+    name: str
+    arguments: str
+    """Raw text of the model, possibly no JSON."""
+    started_ms: int | None = None
+    """When it was recorded as started, in epoch milliseconds."""
+    result: Result | None = None
+    notes: list[Note] = []
+    """Approvals, hooks and calls made from code that belong to it."""
+    is_fragment: bool = False
+    """The reply was cut off in it: it was never made."""
+
+    @property
+    def duration_ms(self) -> int | None:
+        """How long it took; None where it did not start or end. Never below zero."""
+        if self.started_ms is None or self.result is None or self.result.is_made_up:
+            return None
+        return max(self.result.time - self.started_ms, 0)
+
+
+Part: TypeAlias = Text | Reasoning | Call | Other
+
+
+class Said(Struct):
+    """A message to the model: the user's, or one that a plugin or another session put in."""
+
+    time: int
+    seq: int
+    who: str
+    parts: tuple[Part, ...]
+    is_users: bool
+    is_replaced: bool = False
+    is_summary: bool = False
+    """It stands in the place of messages that the model no longer sees."""
+
+
+class Reply(Struct):
+    """A reply of the model, with the results of its calls."""
+
+    time: int
+    seq: int
+    turn: int
+    step: int
+    route: str
+    """`provider/model`."""
+    parts: tuple[Part, ...]
+    usage: JsonObject | None = None
+    duration_ms: int | None = None
+    """From the beginning of the step or the retry to the complete message."""
+    is_cut: bool = False
+    """The user broke it off while it was streamed."""
+    is_replaced: bool = False
+
+
+class Lost(Struct, frozen=True):
+    """What was streamed of an attempt that ended without a message; the model never sees it."""
+
+    time: int
+    parts: tuple[Part, ...]
+
+
+class Piece(Struct, frozen=True):
+    """One piece of a streamed reply."""
+
+    seq: int
+    offset_ms: int
+    """Since the step or the retry began; never below zero."""
+    kind: str
+    text: str
+
+
+class TurnStart(Struct, frozen=True):
+    """A turn begins."""
+
+    time: int
+    turn: int
+
+
+class TurnEnd(Struct, frozen=True):
+    """A turn ends."""
+
+    time: int
+    turn: int
+    reason: str
+    """In words."""
+    is_failure: bool
+    steps: int
+    duration_ms: int
+    is_made_up: bool = False
+    """It is not stored: it is how the log is closed when it is opened."""
+
+
+Item: TypeAlias = TurnStart | Said | Reply | Call | Lost | Note | Piece | TurnEnd

@@ -1,0 +1,127 @@
+"""A conversation drawn for a terminal or a pipe: long results cut, what no person wrote kept short."""
+
+from collections.abc import Iterable, Iterator
+
+from dsh.cli.sessions.arguments import argument_lines
+from dsh.cli.sessions.conversation_item import (
+    Call,
+    Item,
+    Lost,
+    Note,
+    Other,
+    Part,
+    Piece,
+    Reasoning,
+    Reply,
+    Said,
+    Text,
+    TurnEnd,
+    TurnStart,
+)
+from dsh.cli.sessions.output import block, line
+from dsh.cli.sessions.terminal import Look, Style
+from dsh.cli.sessions.wording import call_state, end_facts, facts, moment, reply_facts, said_facts
+from dsh.masking import masked
+from dsh.persistence.view import LogView
+
+RESULT_LINES = 20
+"""Lines of a tool result or an argument that are shown."""
+CONTEXT_LINES = 6
+"""Lines of a message that no person wrote."""
+
+
+def heading(view: LogView, place: str, look: Look) -> Iterator[str]:
+    """Where the session comes from, a line for each fact."""
+    for label, value in facts(view, place):
+        yield look.styled("dim", f"{label:<9} ") + line(masked(value)) + "\n"
+
+
+def drawn(items: Iterable[Item], look: Look) -> Iterator[str]:
+    """The items as text for a terminal."""
+    for item in items:
+        match item:
+            case TurnStart():
+                yield f"\n{look.styled('head', look.rule(f'turn {item.turn} · {moment(item.time)}'))}\n"
+            case TurnEnd():
+                yield from _end(item, look)
+            case Said():
+                yield from _said(item, look)
+            case Reply():
+                yield from _reply(item, look)
+            case Lost():
+                yield f"\n{look.styled('bad', 'an attempt that was cut off')}\n"
+                yield from _parts(item.parts, look)
+            case Call():
+                yield "\n"
+                yield from _call(item, look)
+            case Note():
+                yield from _note(item, look, "")
+            case Piece():
+                text = line(masked(item.text))
+                head = look.styled("dim", f"  +{item.offset_ms / 1000:.3f} s  {line(item.kind):<11}")
+                yield f"{head} {text}\n".rstrip(" ")
+
+
+def _end(end: TurnEnd, look: Look) -> Iterator[str]:
+    yield "\n"
+    yield from look.lines(" · ".join(end_facts(end)), "", "bad" if end.is_failure else "dim")
+
+
+def _said(said: Said, look: Look) -> Iterator[str]:
+    yield f"\n{look.styled('user' if said.is_users else 'dim', ' · '.join(said_facts(said)))}\n"
+    for part in said.parts:
+        text = part.label if isinstance(part, Other) else _text(part)
+        shown = block(masked(text))
+        if said.is_users or said.is_summary:
+            yield from look.lines(shown, "  ")
+        else:
+            yield from look.excerpt(shown, "  ", "dim", most=CONTEXT_LINES)
+
+
+def _reply(reply: Reply, look: Look) -> Iterator[str]:
+    route, *more = reply_facts(reply)
+    yield f"\n{look.styled('model', route)}{look.styled('dim', ' · ' + ' · '.join(more))}\n"
+    yield from _parts(reply.parts, look)
+    if not reply.parts:
+        yield look.styled("dim", "  (nothing)") + "\n"
+
+
+def _parts(parts: Iterable[Part], look: Look) -> Iterator[str]:
+    for part in parts:
+        match part:
+            case Text():
+                yield from look.lines(block(masked(part.text)).strip("\n"), "  ")
+            case Reasoning():
+                yield from look.lines(block(masked(part.text)).strip("\n"), "  │ ", "dim")
+            case Call():
+                yield from _call(part, look)
+            case Other():
+                yield from look.excerpt(block(masked(part.label)), "  ", "dim", most=1)
+
+
+def _call(call: Call, look: Look) -> Iterator[str]:
+    result = call.result
+    state = " · ".join(call_state(call))
+    failing = call.is_fragment or result is None or result.is_error
+    name = line(call.name or f"call {call.id}")
+    yield f"  {look.styled('tool', '▸ ' + name)} {look.styled('bad' if failing else 'dim', state)}\n"
+    for label, value in argument_lines(call.arguments):
+        shown = block(masked(f"{label}: {value}" if label else value))
+        yield from look.excerpt(shown, "    ", "tool", most=RESULT_LINES)
+    for note in call.notes:
+        yield from _note(note, look, "    ")
+    if result is not None:
+        for part in result.content:
+            text = part.label if isinstance(part, Other) else part.text
+            yield from look.excerpt(block(masked(text)), "    │ ", most=RESULT_LINES)
+
+
+def _note(note: Note, look: Look, indent: str) -> Iterator[str]:
+    style: Style = "bad" if note.is_error else "dim"
+    yield from look.lines(f"· {line(masked(note.text))}", indent or "  ", style)
+    if note.detail:
+        yield from look.excerpt(block(masked(note.detail)), f"{indent}    ", "dim", most=RESULT_LINES)
+
+
+def _text(part: Part) -> str:
+    return part.text if isinstance(part, Text | Reasoning) else ""
