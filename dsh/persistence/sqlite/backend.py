@@ -1,0 +1,370 @@
+"""The SQLite backend: all sessions in one database. Synchronous; the coordinator calls it in its worker.
+
+A session open for writing is known by its owner lock and by the state that this process last saw of it.
+"""
+
+import base64
+import logging
+import sqlite3
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from dsh.persistence.backend import Listing, Packed, RawLog, StorageFigures, Tail
+from dsh.persistence.error import PackingUnsupported, RawLogUnsupported, SessionCollision, SessionFileChanged
+from dsh.persistence.sqlite import reader
+from dsh.persistence.sqlite.database import Database, JournalMode
+from dsh.persistence.sqlite.owners import MemoryOwners, Owner, Owners
+from dsh.persistence.sqlite.path import MEMORY, create_parent
+from dsh.persistence.sqlite.reader import RowState, StoredRows, place_of, revision_of
+from dsh.persistence.sqlite.record import COLUMNS, INSERT, Row, rows_of, utf8
+from dsh.persistence.sqlite.schema import Text
+from dsh.session.chunk_run import Entry, entry_start, entry_stop
+from dsh.session.header import SessionHeader
+from dsh.session.value import encode
+
+_log = logging.getLogger("dsh.session-persistence")
+
+
+class _OpenSession:
+    """A session this process writes: what it last saw of it, and the lock on it."""
+
+    __slots__ = ("next_seq", "owner", "state")
+
+    def __init__(self, owner: Owner | None) -> None:
+        self.owner = owner
+        self.state: RowState | None = None
+        """None until it is stored."""
+        self.next_seq = 0
+
+
+class SqliteBackend:
+    """One database file, or `:memory:`."""
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        journal_mode: JournalMode = "wal",
+        busy_timeout_ms: int = 5000,
+        pack_chunks: bool = True,
+    ) -> None:
+        """Nothing is opened yet.
+
+        Args:
+            busy_timeout_ms: how long a write waits for another program's, at most.
+        """
+        self.path = MEMORY if str(path) == MEMORY else str(Path(path).absolute())
+        self.name = f"SQLite sessions in {self.path}"
+        self._database = Database(self.path, journal_mode, busy_timeout_ms)
+        self._owners = MemoryOwners() if self._database.is_memory else Owners(Path(self.path))
+        self._pack_chunks = pack_chunks
+        self._open: dict[str, _OpenSession] = {}
+        self._in_memory: set[str] = set()
+        """Ids stored in a database in memory, for who may not ask it."""
+
+    # -- looking -----------------------------------------------------------------------------------
+
+    def locate(self, header: SessionHeader) -> Path | None:
+        """No file holds one session alone."""
+        return None
+
+    def is_taken(self, header: SessionHeader) -> bool:
+        """Whether the id is stored, as far as the database answers at once."""
+        return header.id in self._in_memory or self._database.holds(header.id)
+
+    def find(self, session_id: str) -> str | None:
+        """Where a session is stored, or None."""
+        with self._database.reading() as db:
+            if db is None or reader.read_state(db, session_id) is None:
+                return None
+        return place_of(self.path, session_id)
+
+    def ids(self, prefix: str = "") -> "list[str]":
+        """The ids of stored sessions that begin so."""
+        with self._database.reading() as db:
+            if db is None:
+                return []
+            found = [row[0].decode("utf-8", "surrogatepass") for row in db.execute("SELECT id FROM sessions")]
+        return sorted(session_id for session_id in found if session_id.startswith(prefix))
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def load(self, session_id: str) -> StoredRows | None:
+        """All of a stored session, or None.
+
+        Raises:
+            SessionCorruption, SessionFormatUnsupported, WrongDatabase, DatabaseBusy, OSError
+        """
+        place = place_of(self.path, session_id)
+        with self._database.reading() as db:
+            session = None if db is None else reader.read_session(db, session_id, place)
+            if db is None or session is None:
+                return None
+            return reader.read_stored(db, session, place, revision_of(self._database.token, session.state))
+
+    def load_from(self, session_id: str, seq: int) -> Tail | None:
+        """The stored events from `seq` on, or None; rows before them are not read. Raises as `load`."""
+        place = place_of(self.path, session_id)
+        with self._database.reading() as db:
+            session = None if db is None else reader.read_session(db, session_id, place)
+            if db is None or session is None:
+                return None
+            return reader.read_tail(db, session, seq, place)
+
+    def revision(self, session_id: str) -> str | None:
+        """The revision of a stored session, or None."""
+        with self._database.reading() as db:
+            state = None if db is None else reader.read_state(db, session_id)
+            return None if state is None else revision_of(self._database.token, state)
+
+    def read_raw(self, session_id: str) -> RawLog | None:
+        """A database keeps no text.
+
+        Raises:
+            RawLogUnsupported: the session is stored.
+        """
+        place = self.find(session_id)
+        if place is not None:
+            raise RawLogUnsupported(place)
+        return None
+
+    def figures(self, session_id: str) -> StorageFigures | None:
+        """What the storage of a session consists of, or None. Raises as `load`."""
+        place = place_of(self.path, session_id)
+        with self._database.reading() as db:
+            session = None if db is None else reader.read_session(db, session_id, place)
+            return None if db is None or session is None else reader.read_figures(db, session, place)
+
+    def list(self) -> Listing:
+        """Headers of all stored sessions; what cannot be listed becomes a problem of its own."""
+        with self._database.reading() as db:
+            if db is None:
+                return Listing((), ())
+            sessions, problems = reader.list_sessions(db, self.path, self._database.token)
+        return Listing(tuple(sessions), tuple(problems))
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    def open(self, session_id: str) -> StoredRows | None:
+        """Take the owner lock of a stored session, then read it. None when nothing is stored.
+
+        Raises:
+            SessionBusy: somebody else writes it.
+            SessionCorruption, SessionFormatUnsupported, WrongDatabase, DatabaseBusy, OSError: the lock is
+                given back.
+        """
+        place = self.find(session_id)
+        if place is None:
+            return None
+        owner = self._owners.acquire(session_id, place)
+        try:
+            stored = self.load(session_id)
+        except BaseException:
+            owner.release()
+            raise
+        if stored is None:
+            owner.release()
+            return None
+        session = _OpenSession(owner)
+        session.state, session.next_seq = stored.state, stored.next_seq
+        self._open[session_id] = session
+        return stored
+
+    def append(self, header: SessionHeader, entries: Sequence[Entry]) -> None:
+        """Store entries behind what is there, or the header and these as a new session. Durable on return.
+
+        Raises:
+            SessionBusy, SessionCollision, SessionFileChanged, WrongDatabase, UnsafePath, DatabaseBusy,
+            SessionCorruption, OSError: nothing was stored.
+        """
+        session = self._open.get(header.id)
+        if session is None:
+            session = self._reserve(header.id)
+        elif session.owner is None:
+            session.owner = self._owners.acquire(header.id, place_of(self.path, header.id))
+        rows = list(rows_of(entries, packs=self._pack_chunks))
+        first = entry_start(entries[0]) if entries else session.next_seq
+        with self._database.writing(creates=session.state is None) as db:
+            if session.state is None:
+                state = self._create(db, header)
+            else:
+                state = self._continue(db, header.id, session, first)
+            _insert(db, header.id, rows)
+        session.state = state
+        session.next_seq = entry_stop(entries[-1]) if entries else first
+        if self._database.is_memory:
+            self._in_memory.add(header.id)
+
+    def _reserve(self, session_id: str) -> _OpenSession:
+        """The lock on a session that is not stored yet. A database that is none of ours is left alone."""
+        self._database.check()
+        if not self._database.is_memory:
+            create_parent(Path(self.path))
+        session = _OpenSession(self._owners.acquire(session_id, place_of(self.path, session_id)))
+        self._open[session_id] = session
+        return session
+
+    def _create(self, db: sqlite3.Connection, header: SessionHeader) -> RowState:
+        if reader.read_state(db, header.id) is not None:
+            self.release(header.id)
+            raise SessionCollision(header.id, f"a session with this id is stored already in {self.path}")
+        state = RowState(str(uuid.uuid4()), 1)
+        texts = (header.id, header.cwd, header.parent_session, header.origin, header.agent_preset)
+        session_id, cwd, parent, origin, preset = (None if text is None else utf8(text) for text in texts)
+        db.execute(
+            "INSERT INTO sessions VALUES (CAST(? AS TEXT), ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?,"
+            " CAST(? AS TEXT), ?, CAST(? AS TEXT), ?, ?)",
+            (
+                session_id,
+                header.version,
+                header.created_at,
+                cwd,
+                parent,
+                header.seed_length,
+                origin,
+                header.delegation_depth,
+                preset,
+                *state,
+            ),
+        )
+        return state
+
+    def _continue(
+        self, db: sqlite3.Connection, session_id: str, session: _OpenSession, first: int
+    ) -> RowState:
+        """Check that nobody has written the session since, and count the write that follows.
+
+        Raises:
+            SessionFileChanged: somebody has; nothing is stored.
+        """
+        place = place_of(self.path, session_id)
+        state = reader.read_state(db, session_id)
+        if state is None or session.state is None or state.incarnation != session.state.incarnation:
+            raise SessionFileChanged(place, "the session was deleted")
+        stored = session.next_seq
+        if state != session.state:
+            stored = reader.next_seq(db, session_id, place)
+        if stored != first:
+            raise SessionFileChanged(place, f"{stored} events are stored where {first} were, so it changed")
+        state = RowState(state.incarnation, state.revision + 1)
+        db.execute(
+            "UPDATE sessions SET revision = ? WHERE id = CAST(? AS TEXT)", (state.revision, utf8(session_id))
+        )
+        return state
+
+    def repair(self, stored: StoredRows, closers: Sequence[Entry], recovered: Sequence[Entry]) -> None:
+        """Remove the torn tail of an open session and add closers, at once or not at all.
+
+        What is removed is kept beside the database. Nothing is ever read out of a torn row, so there is
+        nothing in `recovered`.
+
+        Raises:
+            SessionFileChanged: the session is not as it was read; it stays so.
+            DatabaseBusy, OSError: the session is as it was.
+        """
+        if stored.torn is None:
+            if closers:
+                self.append(stored.header, closers)
+            return
+        session_id, session = stored.header.id, self._open[stored.header.id]
+        rows = list(rows_of((*recovered, *closers), packs=self._pack_chunks))
+        where = (utf8(session_id), stored.torn.seq)
+        with self._database.writing(creates=False) as db:
+            if reader.read_state(db, session_id) != stored.state:
+                raise SessionFileChanged(stored.place, "the session was written")
+            removed = db.execute(
+                f"SELECT {COLUMNS} FROM events WHERE session_id = CAST(? AS TEXT) AND seq >= ? ORDER BY seq",
+                where,
+            ).fetchall()
+            if len(removed) != stored.torn.rows:
+                raise SessionFileChanged(stored.place, "the torn rows are not there any more")
+            aside = self._owners.keep_aside(session_id, _as_lines(removed), stored.torn.seq)
+            db.execute("DELETE FROM events WHERE session_id = CAST(? AS TEXT) AND seq >= ?", where)
+            session.next_seq = stored.next_seq - stored.torn.recovered
+            state = self._continue(db, session_id, session, session.next_seq)
+            _insert(db, session_id, rows)
+        session.state = state
+        session.next_seq += sum(entry_stop(entry) - entry_start(entry) for entry in (*recovered, *closers))
+        _log.warning(
+            "%s: %s; %s were removed%s",
+            stored.place,
+            stored.torn.reason,
+            stored.torn.extent,
+            "" if aside is None else f" and kept in {aside}",
+        )
+
+    def rest(self, session_id: str) -> None:
+        """Give the lock back but remember the state: the next append takes the lock again."""
+        session = self._open.get(session_id)
+        if session is not None and session.owner is not None:
+            session.owner.release()
+            session.owner = None
+
+    def release(self, session_id: str) -> None:
+        """Forget an open session and give its lock back."""
+        self.rest(session_id)
+        self._open.pop(session_id, None)
+
+    def delete(self, session_id: str) -> bool:
+        """Remove a stored session, under its owner lock; False when there is none.
+
+        Raises:
+            SessionBusy: somebody writes it.
+            WrongDatabase, DatabaseBusy, OSError: it is still there.
+        """
+        place = self.find(session_id)
+        if place is None:
+            return False
+        owner = self._owners.acquire(session_id, place)
+        try:
+            with self._database.writing(creates=False) as db:
+                found = db.execute("DELETE FROM sessions WHERE id = CAST(? AS TEXT)", (utf8(session_id),))
+                was_there = found.rowcount > 0
+            self._open.pop(session_id, None)
+            self._in_memory.discard(session_id)
+            self._database.forget_deleted()
+            self._owners.clear(session_id)
+        finally:
+            owner.release()
+        return was_there
+
+    def pack(self, session_id: str) -> Packed | None:
+        """There is nothing to pack.
+
+        Raises:
+            PackingUnsupported: the session is stored.
+        """
+        place = self.find(session_id)
+        if place is not None:
+            raise PackingUnsupported(place)
+        return None
+
+    def close(self) -> None:
+        """Give every lock back and close the database."""
+        for session_id in list(self._open):
+            self.release(session_id)
+        self._database.close()
+
+
+def _insert(db: sqlite3.Connection, session_id: str, rows: Sequence[Row]) -> None:
+    key = utf8(session_id)
+    db.executemany(INSERT, ((key, *row) for row in rows))
+
+
+def _as_lines(rows: Sequence[Sequence[object]]) -> bytes:
+    """Rows as JSON lines: a list of the columns each, a blob as an object with its base64."""
+    return b"".join(encode([_as_json(value) for value in row]) + b"\n" for row in rows)
+
+
+def _as_json(value: object) -> object:
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode() if isinstance(value, Text) else {"base64": _base64(value)}
+    except UnicodeDecodeError:
+        return {"base64": _base64(value), "text": True}
+
+
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode()
