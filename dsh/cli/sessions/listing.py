@@ -121,18 +121,21 @@ def _table(shown: list[Shown], short: dict[str, str], *, everywhere: bool) -> li
     import shutil  # loads every kind of compression there is
 
     now = time.time_ns() // 1_000_000
-    rows = [["ID", "WRITTEN", "SIZE", *(["DIRECTORY"] if everywhere else []), "TITLE"]]
-    for one in shown:
+    marks = [parent_mark(one.stored, short) for one in shown]
+    has_marks = any(marks)
+    rows = [
+        ["ID", "WRITTEN", "SIZE", *["DIRECTORY"] * everywhere, *["FROM"] * has_marks, "TITLE"],
+    ]
+    for one, mark in zip(shown, marks, strict=True):
         stored = one.stored
-        mark = parent_mark(stored, short)
-        title = line(one.title)
         rows.append(
             [
                 line(short[stored.header.id]),
                 ago(written_ms(stored), now),
                 size_text(stored.size),
-                *([_directory(stored.header.cwd)] if everywhere else []),
-                f"{title} ({mark})" if title and mark else title or (f"({mark})" if mark else ""),
+                *[_directory(stored.header.cwd)] * everywhere,
+                *[mark] * has_marks,
+                line(one.title),
             ]
         )
     return aligned(rows, shutil.get_terminal_size().columns)
