@@ -20,7 +20,8 @@ ALGORITHM = "sha256"
 REQUEST_DIGEST = "request/digest"
 
 _encoder = msgspec.json.Encoder(order="sorted")
-_BEYOND_ASCII = re.compile("[^\x00-\x7f]")
+_ESCAPED = re.compile("[^\x00-\x7e]")
+"""As the JSON writer of Python's standard library does it, the control character DEL too."""
 
 
 def canonical_json(value: JsonValue) -> bytes:
@@ -29,7 +30,9 @@ def canonical_json(value: JsonValue) -> bytes:
         text = _encoder.encode(value)
     except UnicodeEncodeError:
         return _with_surrogates(value).encode("ascii")
-    return text if text.isascii() else _BEYOND_ASCII.sub(_escaped, text.decode()).encode("ascii")
+    if text.isascii() and b"\x7f" not in text:
+        return text
+    return _ESCAPED.sub(_escaped, text.decode()).encode("ascii")
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -1,0 +1,168 @@
+"""What opens and must close: compactions, approvals, commands, hooks of other programs' runs; and the inbox.
+
+An opening that a dead process left behind is no fault of the log: nobody closes the brackets of plugins, and
+`session/end-seed` says that their owner is gone.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from dsh.session.error import InvalidEvent
+from dsh.session.event import SessionEvent
+from dsh.session.inbox_fold import INBOX_SPLICED, InboxLists
+from dsh.session.value import safe_int
+from dsh.session.verify.finding import Findings, quoted
+
+
+class _Pair(NamedTuple):
+    """An event that opens, the one that closes it, and the key that both name."""
+
+    opens: str
+    closes: str
+    key: str
+
+
+_PAIRS = (
+    _Pair("approval/asked", "approval/decided", "id"),
+    _Pair("command/run", "command/done", "commandId"),
+    _Pair("tool-workflow/run-start", "tool-workflow/run-end", "runId"),
+    _Pair("tool/code-dispatch-start", "tool/code-dispatch", "subCallId"),
+)
+_OPENS = {pair.opens: pair for pair in _PAIRS}
+_CLOSES = {pair.closes: pair for pair in _PAIRS}
+
+
+class Brackets:
+    """Follows pairs of plugins' events."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self._open: dict[tuple[str, object], int] = {}
+
+    def see(self, event: SessionEvent) -> None:
+        """Take the next event."""
+        if event.type == "session/end-seed":
+            self._open.clear()
+        elif (pair := _OPENS.get(event.type)) is not None:
+            key = pair.opens, _hashable(event.data, pair.key)
+            if key in self._open:
+                said = f"{event.type}: {pair.key} {quoted(key[1])} is open since event {self._open[key]}"
+                self._findings.error("BRACKET_TWICE", event.seq, said)
+            self._open[key] = event.seq
+        elif (pair := _CLOSES.get(event.type)) is not None:
+            key = pair.opens, _hashable(event.data, pair.key)
+            if self._open.pop(key, None) is None:
+                said = f"{event.type}: no {pair.opens} with {pair.key} {quoted(key[1])} is open"
+                self._findings.error("BRACKET_NOT_OPEN", event.seq, said)
+
+    def finish(self) -> None:
+        """The log ends."""
+        for (opens, key), seq in self._open.items():
+            said = f"{opens} {quoted(key)} has no {_OPENS[opens].closes}"
+            self._findings.warning("BRACKET_OPEN", seq, said)
+
+
+class Compactions:
+    """Follows compactions: bracket, summary, checkpoint, and what they take off the surface."""
+
+    def __init__(self, findings: Findings, lookup: Callable[[int], SessionEvent]) -> None:
+        self._findings = findings
+        self._lookup = lookup
+        self._turn: int | None = None
+        self._open: SessionEvent | None = None
+
+    def see(self, event: SessionEvent) -> None:
+        """Take the next event."""
+        match event.type:
+            case "turn/start":
+                self._turn = _field(event.data, "turn")
+            case "turn/end":
+                self._turn = None
+            case "session/end-seed":
+                self._open = None
+            case "compaction/start":
+                if self._open is not None:
+                    said = f"compaction/start: the one of event {self._open.seq} is open"
+                    self._findings.error("COMPACTION", event.seq, said)
+                self._check_turn(event)
+                self._open = event
+            case "compaction/summary":
+                self._check_open(event)
+            case "compaction/end":
+                self._check_open(event)
+                self._check_turn(event)
+                self._open = None
+            case "user/message" | "tool/result" if event.surface != "append":
+                self._check_replacement(event)
+
+    def finish(self) -> None:
+        """The log ends."""
+        if self._open is not None:
+            self._findings.warning("BRACKET_OPEN", self._open.seq, "compaction/start has no compaction/end")
+
+    def _check_turn(self, event: SessionEvent) -> None:
+        named = _field(event.data, "turn")
+        if named != self._turn:
+            where = f"turn {self._turn} is open" if self._turn is not None else "no turn is open"
+            said = f"{event.type} names turn {quoted(named)}, {where}"
+            self._findings.error("COMPACTION", event.seq, said)
+
+    def _check_open(self, event: SessionEvent) -> None:
+        if self._open is None:
+            self._findings.error("COMPACTION", event.seq, f"{event.type}: no compaction/start is open")
+            return
+        for key in ("compactionId", "sourceCommandId"):
+            found, opened = _field(event.data, key), _field(self._open.data, key)
+            if found != opened:
+                said = f"{event.type}: {key} is {quoted(found)}, event {self._open.seq} says {quoted(opened)}"
+                self._findings.error("COMPACTION", event.seq, said)
+
+    def _check_replacement(self, event: SessionEvent) -> None:
+        """What takes other events' place is priced by the event before it, which names them too."""
+        if event.type == "tool/result":
+            wanted = "compaction/prune"
+        elif event.data["source"].get("plugin") == "compact":
+            wanted = "compaction/summary"
+        else:
+            return  # instructions and the like that are brought up to date in their place
+        meter = self._lookup(event.seq - 1) if event.seq else None
+        if meter is None or meter.type != wanted:
+            said = f"{event.type} replaces others, and no {wanted} stands right before it"
+            self._findings.warning("REPLACEMENT_UNPRICED", event.seq, said)
+            return
+        named = _field(meter.data, "shadowedSeqs")
+        missing = set(named if isinstance(named, list | tuple) else ()) - set(event.sources or ())
+        if missing:
+            said = f"{event.type} does not cite event {min(missing)}, which {wanted} says it replaces"
+            self._findings.error("COMPACTION", event.seq, said)
+
+
+class InboxSplices:
+    """Carries out the splices of the inbox; a fork begins with an empty one."""
+
+    def __init__(self, findings: Findings, start: int) -> None:
+        """`start` is the first event that is the session's own."""
+        self._findings = findings
+        self._start = start
+        self._lists = InboxLists()
+
+    def see(self, event: SessionEvent) -> None:
+        """Take the next event."""
+        if event.type == INBOX_SPLICED and event.seq >= self._start:
+            try:
+                self._lists.apply(event.data)
+            except InvalidEvent as error:
+                self._findings.error("INBOX", event.seq, error.message)
+
+
+def _field(data: Any, key: str) -> Any:
+    if not isinstance(data, Mapping):
+        return None
+    value = data.get(key)
+    whole = safe_int(value)
+    return value if whole is None else whole
+
+
+def _hashable(data: Any, key: str) -> object:
+    value = _field(data, key)
+    return value if isinstance(value, str | int | None) else repr(value)
