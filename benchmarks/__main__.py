@@ -129,6 +129,41 @@ def kernel() -> list[Row]:
     ]
 
 
+def sessions() -> list[Row]:
+    """In process: stored sessions opened, listed and written (`benchmarks.sessions`)."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.sessions"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = {name: float(value) for name, value in map(str.split, done.stdout.splitlines())}
+
+    def flush(name: str) -> str:
+        return f"{found[f'flush_{name}_us']:.0f} µs, {found[f'flush_{name}_growth']:.1f} times"
+
+    return [
+        Row(
+            "in process: open 1,000,000 chunk events and derive; each against 100,000",
+            "at most 1.1 times",
+            f"{found['open_s'] * 1000:.0f} ms, {found['open_growth']:.1f} times",
+            "",
+        ),
+        Row("memory kept for each of them", "0.3 KiB", f"{found['kept_kib']:.2f} KiB", ""),
+        Row(
+            "in process: list 5,000 sessions, headers only; each against 500",
+            "at most 1.1 times",
+            f"{found['list_s'] * 1000:.0f} ms, {found['list_growth']:.1f} times",
+            "",
+        ),
+        Row(
+            "append and flush, JSONL; the 2,000th against the 200th", "at most 1.1 times", flush("jsonl"), ""
+        ),
+        Row("append and flush, SQLite; the same", "at most 1.1 times", flush("sqlite"), ""),
+    ]
+
+
 def installed() -> str:
     """Size and packages of `pip install .` into a new environment, pip and setuptools left out."""
     with tempfile.TemporaryDirectory() as folder:
@@ -216,6 +251,7 @@ def main() -> None:
         Row(work, goal, mine, other) for (work, goal), mine, other in zip(works, ours, theirs, strict=True)
     ]
     rows.insert(4, Row("in process: open such a log and derive its messages", "60 ms", opening(), "133 ms"))
+    rows.extend(sessions())
     rows.extend(kernel())
     if options.install:
         rows.append(Row("installed size, packages (no extras)", "65 MB, 30", installed(), "473 MB, 455"))
