@@ -7,18 +7,16 @@ from dsh.session.error import SessionError
 from dsh.session.value import decode_strict
 
 
-def argument_lines(arguments: str) -> Iterator[tuple[str, str]]:
-    """Name and text of each argument; the text may have several lines. Without a name: what is no object."""
+def argument_texts(arguments: str) -> Iterator[str]:
+    """`name: value` of each argument, a longer text on lines of its own; what is no object as it is."""
     try:
         value = decode_strict(arguments)
     except (SessionError, UnicodeEncodeError):
         value = None
     if not isinstance(value, dict):
         if arguments:
-            yield "", arguments
+            yield arguments
         return
     for name, item in value.items():
-        if type(item) is not str:
-            yield name, json_text(item)
-        else:
-            yield name, f"\n{item}" if "\n" in item else item
+        text = item if type(item) is str else json_text(item)
+        yield f"{name}:\n{text}" if "\n" in text else f"{name}: {text}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from dsh.cli.sessions.arguments import argument_lines
+from dsh.cli.sessions.arguments import argument_texts
 from dsh.cli.sessions.conversation_item import (
     Call,
     Item,
@@ -105,9 +105,8 @@ def _call(call: Call, look: Look) -> Iterator[str]:
     failing = call.is_fragment or result is None or result.is_error
     name = line(call.name or f"call {call.id}")
     yield f"  {look.styled('tool', '▸ ' + name)} {look.styled('bad' if failing else 'dim', state)}\n"
-    for label, value in argument_lines(call.arguments):
-        shown = block(masked(f"{label}: {value}" if label else value))
-        yield from look.excerpt(shown, "    ", "tool", most=RESULT_LINES)
+    for text in argument_texts(call.arguments):
+        yield from look.excerpt(block(masked(text)), "    ", "tool", most=RESULT_LINES)
     for note in call.notes:
         yield from _note(note, look, "    ")
     if result is not None:

@@ -29,7 +29,14 @@ def to_new_file(path: Path, pieces: Iterable[str | bytes]) -> None:
     """
     if os.path.lexists(path):
         raise _exists(path)
-    partial = path.with_name(f".{path.name[:200]}.{os.getpid()}.part")
+    try:
+        _write_new(path, path.with_name(f".{path.name[:200]}.{os.getpid()}.part"), pieces)
+    except OSError as error:
+        error.filename = str(path)  # the name that was asked for, not that of the part
+        raise
+
+
+def _write_new(path: Path, partial: Path, pieces: Iterable[str | bytes]) -> None:
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         try:

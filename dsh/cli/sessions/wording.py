@@ -13,14 +13,14 @@ from dsh.session.value import JsonObject
 UNSEEN = "the model no longer sees this"
 
 
-def facts(view: LogView, place: str) -> Iterator[tuple[str, str]]:
+def facts(view: LogView, place: str, *, is_utc: bool = False) -> Iterator[tuple[str, str]]:
     """What there is to say of a session as a whole, label and value."""
     header = view.header
     yield "session", header.id
     title = view.last("session/title")
     if title is not None and (text := text_at(title.data, "title")):
         yield "title", text
-    yield "started", moment(header.created_at)
+    yield "started", moment(header.created_at, is_utc=is_utc)
     if header.cwd is not None:
         yield "cwd", header.cwd
     if (route := view.request_header) is not None:
@@ -33,10 +33,12 @@ def facts(view: LogView, place: str) -> Iterator[tuple[str, str]]:
     yield "log", place
 
 
-def moment(ms: int, form: str = "%Y-%m-%d %H:%M:%S", *, is_utc: bool = False) -> str:
-    """A point in time for people; the number itself where the calendar does not reach."""
+def moment(ms: int, *, is_utc: bool = False) -> str:
+    """A point in time for people, local or UTC; the number itself where the calendar does not reach."""
     try:
-        return time.strftime(form, (time.gmtime if is_utc else time.localtime)(ms / 1000))
+        if is_utc:
+            return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(ms / 1000))
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(ms / 1000))
     except (ValueError, OverflowError, OSError):
         return f"{ms} ms"
 
