@@ -9,7 +9,7 @@ from typing import Any
 
 from dsh.session.error import InvalidEvent
 from dsh.session.value import JsonObject, is_number, safe_int
-from dsh.session.vocabulary import check_payload
+from dsh.session.vocabulary import check_stored
 
 _FAILURE_OPTIONAL: dict[str, Callable[[object], bool]] = {
     "status": is_number,
@@ -45,7 +45,7 @@ class LegacyReader:
                 return {**event, "data": _turn_start(data)}
             case "turn/end":
                 current = _turn_end(data)
-                check_payload("turn/end", current)
+                check_stored("turn/end", current)
                 return event if current is data else {**event, "data": current}
             case "steering/message":
                 return {**event, "type": "user/message", "data": self._steering(event, data)}

@@ -7,6 +7,7 @@ one event (`spec/session-log.md` §6).
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any, ParamSpec
 
 from dsh.session.chunk import Chunk, ReasoningDelta, TextDelta, ToolCallDelta, chunk_to_json
@@ -22,7 +23,7 @@ from dsh.session.relations import Relations
 from dsh.session.request_header import canonical_header
 from dsh.session.surface import LOG_ONLY, Plan, SurfaceState
 from dsh.session.value import EMPTY, FrozenDict, JsonObject, JsonValue, freeze, is_shallow, safe_int
-from dsh.session.vocabulary import check_payload, check_retired, is_known
+from dsh.session.vocabulary import check_payload, check_retired, check_stored, is_known, payload_fault
 
 P = ParamSpec("P")
 
@@ -45,15 +46,18 @@ class Session:
         "_clock",
         "_derived",
         "_folded_header",
+        "_inspected",
         "_last",
+        "_loaded",
         "_log",
+        "_misshapen",
+        "_out_of_place",
         "_publishing",
         "_relations",
         "_surface",
         "first_live_seq",
         "header",
         "id",
-        "irregularities",
         "on_append",
     )
 
@@ -64,8 +68,6 @@ class Session:
         """How many events were there when this process built the object."""
         self.on_append: Callable[[int, SessionEvent | None], None] | None = None
         """Set by the store: called after each commit with the seq and the event, or None for a delta."""
-        self.irregularities: list[tuple[int, str]] = []
-        """Seqs of loaded events that do not fit the turn and step they stand in, and why; the first 100."""
         self._clock = clock
         self._log = EntryList()
         self._publishing = False
@@ -74,6 +76,12 @@ class Session:
         self._last: dict[str, int] = {}
         self._folded_header: tuple[int, FrozenDict] | None = None
         self._derived = Derivation()
+        self._out_of_place: list[tuple[int, str]] = []
+        """Loaded events that do not fit the turn and step they stand in, and why."""
+        self._misshapen: list[tuple[int, str]] = []
+        """Loaded events whose payloads have a defect, as far as they have been looked at."""
+        self._loaded = self._inspected = 0
+        """The seqs after the last loaded event, and after the last one whose payload was looked at."""
 
     def __repr__(self) -> str:
         return f"<Session {self.id} length {self._log.length}>"
@@ -180,6 +188,22 @@ class Session:
         event = self.last("request/context")
         return event.data if event is not None and isinstance(event.data, FrozenDict) else None
 
+    @property
+    def irregularities(self) -> list[tuple[int, str]]:
+        """Loaded events that break a rule which the log can be continued without: the first 100, by seq.
+
+        They do not fit their payload, or the turn and step they stand in. Payloads are looked at when
+        somebody asks: who opens a log to continue it does not pay for that.
+        """
+        for entry in self.entries(self._inspected, self._loaded):
+            if isinstance(entry, SessionEvent) and len(self._misshapen) < MAX_IRREGULARITIES:
+                fault = payload_fault(entry.type, entry.data)
+                if fault is not None:
+                    self._misshapen.append((entry.seq, fault))
+        self._inspected = self._loaded
+        found = sorted(self._misshapen + self._out_of_place, key=itemgetter(0))
+        return found[:MAX_IRREGULARITIES]
+
     def derive_messages(self) -> tuple[Message, ...]:
         """The messages the model sees, verbatim. Costs as much as there are new ones."""
         return self._derived.messages(self._surface, self._log.event)
@@ -218,7 +242,7 @@ class Session:
                 f"{kind!r} is no known event type, and a log that held it could not be read again; "
                 "register the type or append it as ignorable"
             )
-        check_payload(kind, frozen)
+        check_payload(kind, frozen, ignorable=ignorable)
         keys: dict[str, Any] = {}
         if surface is not None:
             keys["surfaceOp"] = surface
@@ -313,7 +337,8 @@ class Session:
     def load(self, entry: JsonObject | Entry, *, line: bytes | None = None) -> None:
         """Add one event of a seed or a stored log: envelope, payload, seq and surface are checked.
 
-        An event that does not fit the open turn and step goes to `irregularities`. Nobody is told.
+        An event that does not fit the open turn and step goes to `irregularities`, as do payloads with a
+        defect that the log can be continued without. Nobody is told.
 
         Args:
             line: the JSON text that `entry` was decoded from; the log holds a short one in its place.
@@ -325,18 +350,20 @@ class Session:
             self._check_seq("assistant/chunk", entry.seq0)
             self._note(entry.seq0, self._relations.check_step, "assistant/chunk", entry.turn, entry.step)
             self._log.add(entry)
+            self._loaded = entry.stop
             return
         stored = check_envelope(entry.to_json() if isinstance(entry, SessionEvent) else entry)
         kind: str = stored["type"]
         keeps_line = line is not None and len(line) <= LINE_LIMIT and is_shallow(line)
         data = stored["data"] if keeps_line else freeze(stored["data"], f"{kind}: data", stored=True)
-        check_payload(kind, data)
+        check_stored(kind, data)
         check_retired(kind, data)
         seq: Any = safe_int(stored["seq"])
         self._check_seq(kind, seq)
         plan = self._surface.plan(kind, seq, data, stored, self._log.event)
         self._note(seq, self._relations.check, kind, data, plan.surface)
         self._fold(kind, data, plan)
+        self._loaded = seq + 1
         if keeps_line and line is not None:
             self._log.add_line(kind, line)
         elif isinstance(entry, SessionEvent):
@@ -350,8 +377,8 @@ class Session:
         try:
             check(*args, **kwargs)
         except InvalidEvent as error:
-            if len(self.irregularities) < MAX_IRREGULARITIES:
-                self.irregularities.append((seq, error.message))
+            if len(self._out_of_place) < MAX_IRREGULARITIES:
+                self._out_of_place.append((seq, error.message))
 
     def _check_seq(self, kind: str, seq: int) -> None:
         if seq != self._log.length:
@@ -372,5 +399,6 @@ class Session:
         made._surface = self._surface.copy()
         made._relations = self._relations.copy()
         made._last = dict(self._last)
-        made.irregularities = list(self.irregularities)
+        made._loaded, made._inspected = self._loaded, self._inspected
+        made._misshapen, made._out_of_place = list(self._misshapen), list(self._out_of_place)
         return made

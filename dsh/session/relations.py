@@ -5,6 +5,7 @@ append that does not fit is refused. In a restored log it is noted and let stand
 so a strict reader would lock people out of logs that are complete in every other way.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from dsh.session.error import InvalidEvent
@@ -12,13 +13,15 @@ from dsh.session.event import Surface
 from dsh.session.value import safe_int
 
 _IN_STEP = frozenset({"step/end", "assistant/chunk", "assistant/message", "tool/call"})
+_REPAIRED = frozenset({"TOOL_NOT_STARTED", "TOOL_OUTCOME_UNKNOWN"})
+"""Codes of results that repair makes up, also for calls that the last step closed over."""
 _IN_TURN = frozenset({"todo/write", "request/header", "request/context"})
 
 
 class Relations:
     """Where the log stands: the open turn and step, and the calls of the step that wait for a result."""
 
-    __slots__ = ("last_step", "last_turn", "open_step", "open_turn", "pending")
+    __slots__ = ("last_step", "last_turn", "open_step", "open_turn", "owed", "pending")
 
     def __init__(self) -> None:
         self.last_turn = 0
@@ -29,13 +32,15 @@ class Relations:
         """Number of the last step started in the open turn."""
         self.pending: list[str] = []
         """Ids of the step's calls without a result; a provider may give one id twice."""
+        self.owed: list[str] = []
+        """Ids that the model asked for in the last step without a result yet; kept until another begins."""
 
     def copy(self) -> "Relations":
         """An independent state with the same contents."""
         made = Relations()
         for name in self.__slots__:
             setattr(made, name, getattr(self, name))
-        made.pending = list(self.pending)
+        made.pending, made.owed = list(self.pending), list(self.owed)
         return made
 
     def check(self, kind: str, data: Any, surface: Surface | None) -> None:
@@ -88,12 +93,24 @@ class Relations:
             if self.open_turn is None:
                 raise InvalidEvent("a tool/result replacement needs an open turn")
             return
-        self.check_step("tool/result", _number(data, "turn"), _number(data, "step"))
         call_id = data["message"]["source"]["callId"]
         error = data.get("error")
-        started = isinstance(error, dict) and error.get("code") == "TOOL_NOT_STARTED"
-        if call_id not in self.pending and not started:
+        code = error.get("code") if isinstance(error, dict) else None
+        if code in _REPAIRED and self._is_left(data, call_id):
+            return
+        self.check_step("tool/result", _number(data, "turn"), _number(data, "step"))
+        if call_id not in self.pending and code != "TOOL_NOT_STARTED":
             raise InvalidEvent(f"tool/result: no tool/call of this step waits for {call_id!r}")
+
+    def _is_left(self, data: Any, call_id: str) -> bool:
+        """Whether the last step of the open turn, named by `data`, has closed over this call."""
+        return (
+            self.open_step is None
+            and self.open_turn is not None
+            and _number(data, "turn") == self.open_turn
+            and _number(data, "step") == self.last_step
+            and call_id in self.owed
+        )
 
     def advance(self, kind: str, data: Any) -> None:
         """Take a committed event into account."""
@@ -102,14 +119,14 @@ class Relations:
                 self.open_turn = _number(data, "turn")
                 self.last_turn = self.open_turn or self.last_turn
                 self.open_step, self.last_step = None, 0
-                self.pending.clear()
+                self._forget_calls()
             case "turn/end":
                 self.open_turn = self.open_step = None
-                self.pending.clear()
+                self._forget_calls()
             case "step/start":
                 self.open_step = _number(data, "step")
                 self.last_step = self.open_step or self.last_step
-                self.pending.clear()
+                self._forget_calls()
             case "step/end":
                 self.open_step = None
                 self.pending.clear()
@@ -119,8 +136,23 @@ class Relations:
                     self.pending.append(call_id)
             case "tool/result":
                 answered = data["message"]["source"]["callId"]
-                if answered in self.pending:
-                    self.pending.remove(answered)
+                for waiting in (self.pending, self.owed):
+                    if answered in waiting:
+                        waiting.remove(answered)
+            case "assistant/message":
+                self.owed.extend(calls_in(data["message"]))
+
+    def _forget_calls(self) -> None:
+        self.pending.clear()
+        self.owed.clear()
+
+
+def calls_in(message: object) -> Iterator[str]:
+    """The ids of the tool calls in a message, which need not have been validated."""
+    content = message.get("content") if isinstance(message, dict) else None
+    for block in content if isinstance(content, list | tuple) else ():
+        if isinstance(block, dict) and block.get("type") == "tool-call" and type(block.get("id")) is str:
+            yield block["id"]
 
 
 def _number(data: Any, key: str) -> int | None:

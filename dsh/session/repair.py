@@ -1,7 +1,9 @@
 """Closes what a crash left open, so that the log can be continued (`spec/session-log.md` §13).
 
-The closers follow from the log alone; computing them twice gives nothing the second time. Brackets of
-plugins (compaction, approvals, commands, hooks, workflows) are their owners' to close.
+The closers follow from the log alone; computing them twice gives nothing the second time. Calls of the last
+step get their results also where that step has closed over them, as long as no other step began; what is
+older is mended in the request. Brackets of plugins (compaction, approvals, commands, hooks, workflows) are
+their owners' to close.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,6 +11,7 @@ from typing import Any
 
 from dsh.session.chunk_run import ChunkRun, Entry
 from dsh.session.event import RepairEvent, SessionEvent
+from dsh.session.relations import calls_in
 from dsh.session.value import JsonObject, freeze, safe_int
 
 _UNKNOWN_OUTCOME = (
@@ -25,11 +28,13 @@ _NOT_STARTED = (
 class _Call:
     """A tool call of the model that has no result: the step it belongs to, and where it was started."""
 
-    __slots__ = ("call_seq", "step")
+    __slots__ = ("call_seq", "is_left", "step")
 
     def __init__(self, step: Any) -> None:
         self.step = step
         self.call_seq: int | None = None
+        self.is_left = False
+        """Its step has closed over it."""
 
 
 class OpenEnds:
@@ -67,16 +72,14 @@ class OpenEnds:
                 self._calls.clear()
             case "step/start":
                 self._has_step, self._step = True, data.get("step")
+                self._calls = {call_id: call for call_id, call in self._calls.items() if not call.is_left}
             case "step/end":
                 self._has_step = False
-                self._calls.clear()
+                for open_call in self._calls.values():
+                    open_call.is_left = True
             case "assistant/message":
-                for call_id in _requested(data.get("message")):
-                    if call_id in self._calls:
-                        self._calls[call_id].call_seq = None
-                        self._calls[call_id].step = data.get("step")
-                    else:
-                        self._calls[call_id] = _Call(data.get("step"))
+                for call_id in calls_in(data.get("message")):
+                    self._calls[call_id] = _Call(data.get("step"))
             case "tool/call":
                 call = self._calls.get(str(data.get("callId")))
                 if call is not None:
@@ -98,13 +101,6 @@ class OpenEnds:
             seq += 1
         reason = {"kind": "interrupted"}
         yield _event("turn/end", seq, self._time, {"turn": self._turn, "reason": reason})
-
-
-def _requested(message: object) -> Iterator[str]:
-    content = message.get("content") if isinstance(message, Mapping) else None
-    for block in content if isinstance(content, list | tuple) else ():
-        if isinstance(block, Mapping) and block.get("type") == "tool-call" and type(block.get("id")) is str:
-            yield block["id"]
 
 
 def _answered(message: object) -> str:

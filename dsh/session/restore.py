@@ -17,7 +17,7 @@ from dsh.session.legacy import LegacyReader
 from dsh.session.log import Clock, Session, now_ms
 from dsh.session.repair import OpenEnds
 from dsh.session.value import JsonObject
-from dsh.session.vocabulary import check_message_payload, check_retired, is_known
+from dsh.session.vocabulary import check_retired, check_stored_message, is_known
 
 
 class Restored:
@@ -96,7 +96,7 @@ class Restorer:
                 if self._stage <= (stage := _Stage.SHAPE):
                     return
                 current = self._legacy.convert(entry)
-                check_message_payload(str(current.get("type")), current.get("data"))
+                check_stored_message(str(current.get("type")), current.get("data"))
                 if self._stage <= (stage := _Stage.TYPE):
                     return
                 check_known(index, current)

@@ -1,98 +1,144 @@
-"""The event types this program knows, and the shapes of the payloads whose damage would spread.
+"""The event types this program knows, and the checks of their payloads.
 
-The same functions check what is appended and what is read (`spec/session-log.md` §3, §5, §9, §12).
+The same functions check what is appended and what is read. What is appended has to fit its payload as a
+whole. Of a stored log a part is required, without which it could not be continued; the rest is noted
+(`spec/session-log.md` §3, §5, §9, §12). The definitions are in `dsh/session/payload/`, loaded by subject.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any
+import importlib
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import Any, Protocol
+
+import msgspec
 
 from dsh.session.error import InvalidEvent
-from dsh.session.value import JsonObject, safe_int
+from dsh.session.payload.shape import Misfit, Payload, payload
 
-KNOWN = frozenset(
-    {
-        "turn/start",
-        "turn/end",
-        "step/start",
-        "step/end",
+_SUBJECTS = {
+    "turn": ("turn/start", "turn/end", "step/start", "step/end"),
+    "message": (
         "user/message",
         "assistant/chunk",
         "assistant/message",
         "tool/call",
         "tool/result",
+        "tool/code-dispatch-start",
+        "tool/code-dispatch",
+    ),
+    "request": (
         "request/header",
         "request/context",
+        "llm/retry",
+        "llm/retry-started",
+        "web/deepseek-search-llm-request",
+    ),
+    "inbox": (
         "session/end-seed",
         "agent/inbox/spliced",
         "todo/write",
+        "feedback/record",
+        "session/title",
+        "session/title-llm-request",
+        "agent-preset/selected",
+    ),
+    "policy": (
         "approval/asked",
         "approval/decided",
         "approval/policy",
         "permission/preset",
         "sandbox/mode",
+        "plan/mode",
         "command/run",
         "command/done",
-        "compaction/start",
-        "compaction/summary",
-        "compaction/end",
-        "compaction/prune",
-        "feedback/record",
-        "goal/change",
-        "llm/retry",
-        "llm/retry-started",
-        "plan/mode",
-        "session/title",
-        "session/title-llm-request",
+        "hook/invoked",
+        "hook/result",
+    ),
+    "compaction": ("compaction/start", "compaction/summary", "compaction/end", "compaction/prune"),
+    "plan": ("goal/change", "schedule/change"),
+    "delegation": (
         "subagent/descriptor",
         "tool-workflow/run-start",
         "tool-workflow/agent-start",
         "tool-workflow/agent-end",
         "tool-workflow/run-end",
-        "web/deepseek-search-llm-request",
-        "tool/code-dispatch-start",
-        "tool/code-dispatch",
-        "agent-preset/selected",
-        "hook/invoked",
-        "hook/result",
-        "schedule/change",
         "team/member",
         "team/task",
         "team/message/queued",
         "team/message/delivered",
-    }
-)
+    ),
+}
+"""The types of each module in `dsh/session/payload/`."""
+
+_SUBJECT = {kind: subject for subject, kinds in _SUBJECTS.items() for kind in kinds}
+
+KNOWN = frozenset(_SUBJECT)
 """The closed set of format 0. It does not depend on which rows are mounted."""
 
-_PLAIN_REASONS = frozenset({"completed", "blocked", "max-tokens", "interrupted"})
-"""Turn end reasons that are a `kind` alone; `aborted` has a `reason` and `error` an `error`."""
+_MESSAGES = frozenset({"user/message", "assistant/message", "tool/result"})
+_REQUIRED = _MESSAGES | {"request/header", "turn/end"}
+"""The types whose payloads a stored log is refused for."""
 
-_registered: dict[str, int] = {}
+
+class TypeFinder(Protocol):
+    """Finds event types that nobody has registered, such as those of installed plugins."""
+
+    def knows(self, kind: str) -> bool:
+        """Whether some plugin names this type. Must not run the plugin."""
+
+    def payload(self, kind: str) -> Any:
+        """The payload type, a TypedDict or msgspec Struct, or None where the plugin gives none.
+
+        Raises:
+            DshError: it cannot be loaded.
+        """
 
 
-def register_types(types: Iterable[str]) -> Callable[[], None]:
+_registered: dict[str, list[Any]] = {}
+"""The payload types of each registration of a type, None where it gives none."""
+_finders: list[TypeFinder] = []
+_loaded: dict[str, Payload] = {}
+
+
+def register_types(types: Iterable[str] | Mapping[str, Any]) -> Callable[[], None]:
     """Make event types of a plugin known; returns what takes them back.
 
-    A log that holds them opens only where they are registered. A record that a reader may do without
-    is better written as ignorable.
+    A log that holds them opens only where they are registered, or named by an installed plugin. A record that
+    a reader may do without is better written as ignorable.
+
+    Args:
+        types: names, or names with their payload types (a TypedDict, a msgspec Struct, or None).
     """
-    names = tuple(types)
-    for name in names:
-        _registered[name] = _registered.get(name, 0) + 1
+    given = dict(types) if isinstance(types, Mapping) else dict.fromkeys(types)
+    for name, form in given.items():
+        _registered.setdefault(name, []).append(form)
 
     def undo() -> None:
-        nonlocal names
-        for name in names:
-            _registered[name] -= 1
+        for name, form in given.items():
+            _registered[name].remove(form)
             if not _registered[name]:
                 del _registered[name]
-        names = ()
+        given.clear()
+
+    return undo
+
+
+def install_finder(finder: TypeFinder) -> Callable[[], None]:
+    """Let a finder be asked for types that are unknown and not ignorable; returns what takes it out again."""
+    _finders.append(finder)
+
+    def undo() -> None:
+        for index, installed in enumerate(_finders):
+            if installed is finder:
+                del _finders[index]
+                return
 
     return undo
 
 
 def is_known(kind: str) -> bool:
-    """True when this program knows what an event of that type means."""
-    return kind in KNOWN or kind in _registered
+    """True when this program knows what an event of that type means, or a plugin installed here does."""
+    return kind in KNOWN or kind in _registered or any(finder.knows(kind) for finder in _finders)
 
 
 def check_retired(kind: str, data: Any) -> None:
@@ -107,116 +153,90 @@ def check_retired(kind: str, data: Any) -> None:
         raise InvalidEvent('request/header with reason "fallback" is retired and cannot be interpreted')
 
 
-def check_payload(kind: str, data: Any) -> None:
-    """Check the payloads that later readers rely on: messages, request header, end of a turn.
+def payload_of(kind: str) -> Payload | None:
+    """The definition of the payload of a type of format 0; None for any other type."""
+    found = _loaded.get(kind)
+    if found is None and kind in _SUBJECT:
+        subject = importlib.import_module(f"dsh.session.payload.{_SUBJECT[kind]}")
+        _loaded.update(subject.PAYLOADS)
+        found = _loaded[kind]
+    return found
+
+
+def check_payload(kind: str, data: Any, *, ignorable: bool = False) -> None:
+    """Check the payload of an event that is about to be appended, plugins' types included.
+
+    Args:
+        ignorable: readers may pass over the event; then no plugin is looked for that knows its type.
 
     Raises:
-        InvalidEvent: the payload has not the shape of its type.
+        InvalidEvent: it has not the shape of its type, or that shape cannot be loaded.
     """
-    check = _CHECKS.get(kind)
-    if check is not None:
-        check(data)
+    definition = payload_of(kind)
+    forms: Iterable[Payload] = (definition,) if definition is not None else _of_plugin(kind, ignorable)
+    for form in forms:
+        try:
+            form.check(data)
+        except Misfit as misfit:
+            raise _invalid(kind, misfit) from None
 
 
-def check_message_payload(kind: str, data: Any) -> None:
-    """The part of `check_payload` that is about the three message types."""
-    if kind in _MESSAGE_CHECKS:
-        _MESSAGE_CHECKS[kind](data)
+def check_stored(kind: str, data: Any) -> None:
+    """Check what a stored log is refused for: messages, the request header, the end of a turn.
 
-
-def _user_message(data: Any) -> None:
-    _message("user/message", data, "user")
-
-
-def _assistant_message(data: Any) -> None:
-    source = _message("assistant/message", _wrapped("assistant/message", data), "assistant")
-    if source["kind"] != "model" or not _is_name(source.get("provider")) or not _is_name(source.get("model")):
-        raise InvalidEvent('assistant/message: the source has kind "model", a provider and a model')
-
-
-def _tool_result(data: Any) -> None:
-    message = _wrapped("tool/result", data)
-    source = _message("tool/result", message, "user")
-    if source["kind"] != "tool" or not _is_name(source.get("callId")):
-        raise InvalidEvent('tool/result: the source has kind "tool" and a callId')
-    content = message["content"]
-    block = content[0] if len(content) == 1 else None
-    if not isinstance(block, dict) or block.get("type") != "tool-result":
-        raise InvalidEvent("tool/result: the message holds exactly one tool-result block")
-    if not isinstance(block.get("content"), list | tuple):
-        raise InvalidEvent("tool/result: the content of the tool-result block is a list")
-    if block.get("toolCallId") != source["callId"]:
-        raise InvalidEvent(
-            f"tool/result: the block answers {block.get('toolCallId')!r:.80}, "
-            f"the source says {source['callId']!r:.80}"
-        )
-
-
-def _wrapped(kind: str, data: Any) -> Any:
-    if not isinstance(data, dict):
-        raise InvalidEvent(f"{kind}: data is an object, found {type(data).__name__}")
-    return data.get("message")
-
-
-def _message(kind: str, message: Any, role: str) -> JsonObject:
-    """Check what all messages share and answer the source."""
-    if not isinstance(message, dict):
-        raise InvalidEvent(f"{kind}: the message is an object, found {type(message).__name__}")
-    if not _is_name(message.get("id")):
-        raise InvalidEvent(f"{kind}: the message has a non-empty id, found {message.get('id')!r:.60}")
-    if message.get("role") != role:
-        raise InvalidEvent(f"{kind}: the role is {role!r}, found {message.get('role')!r:.60}")
-    source = message.get("source")
-    if not isinstance(source, dict) or not _is_name(source.get("kind")):
-        raise InvalidEvent(f"{kind}: the message has a source with a kind")
-    if not isinstance(message.get("content"), list | tuple):
-        raise InvalidEvent(f"{kind}: the content is a list, found {type(message.get('content')).__name__}")
-    return source
-
-
-def _request_header(data: Any) -> None:
-    header = data.get("header") if isinstance(data, dict) else None
-    config = header.get("config") if isinstance(header, dict) else None
-    if not isinstance(header, dict) or not isinstance(config, dict):
-        raise InvalidEvent("request/header: data holds a header with a config")
-    for key in ("provider", "model"):
-        if not _is_name(config.get(key)):
-            raise InvalidEvent(f"request/header: config.{key} is a non-empty string")
-    if "reasoningEffort" in config and not _is_name(config["reasoningEffort"]):
-        raise InvalidEvent("request/header: config.reasoningEffort is a non-empty string")
-    if "adapterDefaults" not in header:
+    Raises:
+        InvalidEvent: the payload has not the shape that later readers rely on.
+    """
+    if kind not in _REQUIRED:
         return
-    defaults = header["adapterDefaults"]
-    if not isinstance(defaults, dict) or defaults.keys() - {"reasoningEffort", "maxTokens"}:
-        raise InvalidEvent("request/header: adapterDefaults marks reasoningEffort and maxTokens only")
-    for key, mark in defaults.items():
-        if mark is not True or key not in config:
-            raise InvalidEvent(f"request/header: adapterDefaults.{key} is true and the config has that field")
+    definition = payload_of(kind)
+    if definition is not None and definition.refuse is not None:
+        try:
+            definition.refuse(data)
+        except Misfit as misfit:
+            raise _invalid(kind, misfit) from None
 
 
-def _turn_end(data: Any) -> None:
-    if not isinstance(data, dict) or data.keys() != {"turn", "reason"}:
-        raise InvalidEvent("turn/end: data is exactly turn and reason")
-    turn, reason = safe_int(data["turn"]), data["reason"]
-    if turn is None or turn < 1:
-        raise InvalidEvent(f"turn/end: turn counts from 1, found {data['turn']!r:.60}")
-    if not isinstance(reason, dict) or type(reason.get("kind")) is not str:
-        raise InvalidEvent("turn/end: the reason is an object with a kind")
-    if reason["kind"] in _PLAIN_REASONS and len(reason) > 1:
-        raise InvalidEvent(f"turn/end: reason {reason['kind']} has no other keys")
+def check_stored_message(kind: str, data: Any) -> None:
+    """The part of `check_stored` that is about the three message types."""
+    if kind in _MESSAGES:
+        check_stored(kind, data)
 
 
-def _is_name(value: object) -> bool:
-    return type(value) is str and value != ""
+def payload_fault(kind: str, data: Any) -> str | None:
+    """What is wrong with the payload of an event of format 0; None where nothing is, or the type is another.
+
+    Costs no import of a plugin; `check_payload` tells of plugins' types too.
+    """
+    definition = payload_of(kind)
+    if definition is None:
+        return None
+    try:
+        definition.check(data)
+    except Misfit as misfit:
+        return _invalid(kind, misfit).message
+    return None
 
 
-_MESSAGE_CHECKS: dict[str, Callable[[Any], None]] = {
-    "user/message": _user_message,
-    "assistant/message": _assistant_message,
-    "tool/result": _tool_result,
-}
-_CHECKS: dict[str, Callable[[Any], None]] = {
-    **_MESSAGE_CHECKS,
-    "request/header": _request_header,
-    "turn/end": _turn_end,
-}
+def _of_plugin(kind: str, ignorable: bool) -> list[Payload]:
+    forms = list(_registered.get(kind, ()))
+    if not forms and not ignorable:
+        forms = [finder.payload(kind) for finder in _finders if finder.knows(kind)]
+    return [_usable(kind, form) for form in forms if form is not None]
+
+
+@cache
+def _usable(kind: str, form: Any) -> Payload:
+    try:
+        msgspec.json.Decoder(form)
+    except TypeError as error:
+        raise InvalidEvent(
+            f"{kind}: {form!r:.80} cannot be the type of a payload: {error}",
+            hint="a plugin gives a TypedDict or a msgspec Struct",
+        ) from error
+    return payload(form)
+
+
+def _invalid(kind: str, misfit: Misfit) -> InvalidEvent:
+    where = f"data{misfit.path}: " if misfit.path else ""
+    return InvalidEvent(f"{kind}: {where}{misfit.problem}")

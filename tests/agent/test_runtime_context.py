@@ -9,6 +9,7 @@ from dsh.session.log import Session
 from dsh.session.message import Message, user_message
 from tests.agent.kit import data_of, loop, text, texts_of
 from tests.aio import aio
+from tests.session.build import IMAGE
 
 
 def section(words: str, name: str = "a") -> PromptSection:
@@ -98,7 +99,7 @@ def test_a_restored_session_remembers_what_was_sent() -> None:
 
 
 @pytest.mark.parametrize(
-    "blocks", [[], [{"type": "text", "text": "x"}] * 2, [{"type": "image", "attachment": {}}]]
+    "blocks", [[], [{"type": "text", "text": "x"}] * 2, [IMAGE]]
 )
 def test_a_malformed_snapshot_is_replaced(blocks: list[dict[str, object]]) -> None:
     it = Told()

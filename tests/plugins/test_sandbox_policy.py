@@ -12,6 +12,7 @@ from dsh.kernel import Context
 from dsh.plugins import approval, sandbox_policy
 from tests.aio import aio
 from tests.plugins.prompt import told
+from tests.session.build import stored
 from tests.tools.kit import StandInAgent
 
 FULL: SandboxMode = "danger-full-access"
@@ -74,7 +75,7 @@ async def test_an_approved_mode_wins_over_the_logs_and_the_logs_over_the_rows() 
 async def test_a_mode_we_do_not_know_is_the_narrowest(data: Any) -> None:
     ctx, service = await mounted()
     session = StandInAgent(ctx).session
-    session.append("sandbox/mode", data)
+    session.load(stored("sandbox/mode", session.length, data))
 
     assert service.resolve(session).mode == "read-only"
     await ctx.dispose()

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from dsh.errors import CompositionError
 from dsh.kernel import Context, ValidationError
 from dsh.plugins import session, session_title
-from dsh.plugins.session_title import fallback_title, normalise_title
+from dsh.plugins.session_title.text import fallback_title, normalise_title
 from dsh.session.message import user_message
 from tests.agent.kit import data_of, loop, settled, short, text
 from tests.aio import aio
+from tests.session.build import IMAGE
 
 CONFIG = {"fallbackMaxWords": 5, "fallbackMaxBytes": 40, "maxTitleBytes": 80}
 ROWS = [(session_title, CONFIG)]
@@ -95,7 +96,7 @@ async def test_only_a_persons_visible_words_count_and_the_first_that_do_win() ->
     async with loop(text("done"), rows=ROWS) as it:
         agent = await it.agent()
         agent.inject(user_message("from a plugin", {"kind": "plugin", "plugin": "x"}))
-        agent.inject(user_message([{"type": "image", "attachment": {"attachmentId": "a"}}]))
+        agent.inject(user_message([IMAGE]))
         agent.inject(user_message([{"type": "text", "text": "two"}, {"type": "text", "text": "blocks"}]))
         await it.prompt(agent, "the prompt")
         assert [d["title"] for d in data_of(agent.session, "session/title")] == ["two blocks"]

@@ -49,6 +49,12 @@ def reply(*blocks: JsonObject, id: str = "a-1") -> Message:  # noqa: A002
     return assistant_message(blocks or (text_block("hi!"),), "acme", "acme-1", message_id=id)
 
 
+IMAGE: dict[str, Any] = {
+    "type": "image",
+    "attachment": {"attachmentId": "a-1", "mediaType": "image/png", "bytes": 1, "width": 1, "height": 1},
+}
+
+
 def call_block(call_id: str, name: str = "bash", arguments: str = "{}") -> dict[str, Any]:
     return {"type": "tool-call", "id": call_id, "name": name, "arguments": arguments}
 

@@ -10,7 +10,7 @@ from dsh.session.error import InvalidEvent
 from dsh.session.inbox_fold import INBOX_SPLICED, InboxLists, consumed_work, fold_inbox
 from dsh.session.log import Session
 from tests.ids import readable
-from tests.session.build import Ticks, header, prompt, session
+from tests.session.build import Ticks, header, prompt, session, stored
 
 
 def splice(log: Session, target: str, start: int, *ids: str, removed: int = 0, outcome: str = "") -> None:
@@ -69,7 +69,7 @@ def test_a_fork_does_not_inherit_what_is_pending_and_a_resume_does() -> None:
 def test_a_stored_splice_that_does_not_fit_names_its_seq(data: Any) -> None:
     log = session()
     splice(log, "next-turn", 0, "a")
-    log.append(INBOX_SPLICED, data)
+    log.load(stored(INBOX_SPLICED, 1, data))
 
     with pytest.raises(InvalidEvent, match="event 1"):
         fold_inbox(log)

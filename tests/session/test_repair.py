@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dsh.session.chunk import TextDelta
 from dsh.session.chunk_run import Entry
-from dsh.session.error import CorruptLog
+from dsh.session.error import CorruptLog, InvalidEvent
 from dsh.session.event import RepairEvent
 from dsh.session.log import Session
 from dsh.session.repair import OpenEnds
@@ -117,12 +117,46 @@ def test_a_call_that_no_message_asked_for_is_ignored() -> None:
     assert [row[0] for row in brief(log)] == ["step/end", "turn/end"]
 
 
-def test_a_closed_step_takes_its_open_calls_along() -> None:
+def test_calls_that_the_last_step_closed_over_get_results_before_the_turn_ends() -> None:
+    log = asked("c1", "c2", "c3")
+    first = call(log, "c1")
+    answer(log, "c3", call(log, "c3"))
+    log.append("step/end", {"turn": 1, "step": 1})
+
+    assert brief(log) == [
+        ("tool/result", 7, "c1", "TOOL_OUTCOME_UNKNOWN", (first,), 1),
+        ("tool/result", 8, "c2", "TOOL_NOT_STARTED", None, 1),
+        ("turn/end", 9, 1, "interrupted"),
+    ]
+    view = restore(header(), as_stored(log)).view
+    assert view.irregularities == []
+    assert restore(header(), as_stored(view)).closers == ()
+
+
+def test_calls_that_an_earlier_step_closed_over_are_left_to_the_request() -> None:
+    log = asked("c1")
+    log.append("step/end", {"turn": 1, "step": 1})
+    log.append("step/start", {"turn": 1, "step": 2})
+
+    assert [row[0] for row in brief(log)] == ["step/end", "turn/end"]
+    log.append("step/end", {"turn": 1, "step": 2})
+    assert [row[0] for row in brief(log)] == ["turn/end"]
+
+
+@pytest.mark.parametrize(
+    "change", [{"step": 2}, {"turn": 2}, {"error": {"name": "X", "code": "X"}}], ids=readable
+)
+def test_only_what_repair_would_write_may_follow_a_closed_step(change: dict[str, Any]) -> None:
     log = asked("c1")
     call(log, "c1")
     log.append("step/end", {"turn": 1, "step": 1})
+    made = plain(closers(as_stored(log))[0].data)
 
-    assert brief(log) == [("turn/end", 5, 1, "interrupted")]
+    with pytest.raises(InvalidEvent, match="open is"):
+        log.append("tool/result", {**made, **change}, surface="append", sources=[3])
+    log.append("tool/result", made, surface="append", sources=[3])
+    with pytest.raises(InvalidEvent, match="open is"):
+        log.append("tool/result", made, surface="append", sources=[3])
 
 
 def test_a_call_registered_outside_a_step_is_answered_without_a_step_end() -> None:
