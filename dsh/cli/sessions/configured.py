@@ -6,7 +6,7 @@ Loaded only where a file of the home could say something else than the shipped b
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from dsh.composition.compose import Composition, compose
 from dsh.composition.environment import load_environment
@@ -26,6 +26,8 @@ class Storage(NamedTuple):
     path: Path
     is_plain: bool = False
     """New logs are not compressed."""
+    journal_mode: Any = None
+    """What the row says of the database, if it does."""
 
 
 MEMORY = ":memory:"
@@ -80,7 +82,7 @@ def _storage(row: Row, facts: Facts) -> Storage:
     kind, key = _ROWS[normalise(row.name)]
     config = row.config
     if isinstance(config, Map):  # the rest may need services
-        config = {name: config[name] for name in (key, "compression") if name in config}
+        config = {name: config[name] for name in (key, "compression", "journalMode") if name in config}
     said = config_data(config, scope_of(facts))
     value = said.get(key) if isinstance(said, dict) else None
     if not isinstance(value, str) or not value:
@@ -89,4 +91,4 @@ def _storage(row: Row, facts: Facts) -> Storage:
         raise CompositionError(
             f"{row.value_at('config')}: row {row.label} keeps sessions in memory only: none is stored"
         )
-    return Storage(kind, Path(value).absolute(), said.get("compression") == "none")
+    return Storage(kind, Path(value).absolute(), said.get("compression") == "none", said.get("journalMode"))

@@ -70,41 +70,18 @@ def prune(older_than: str, place: Place, *, everywhere: bool, dry_run: bool, yes
     listing = backend.list()
     for problem in listing.problems:
         notice(f"dsh: {problem.place}: {problem.reason}")
-    code = FINE
-    old: list[Doomed] = []
-    for stored in sorted(of_this_directory(listing, everywhere=everywhere), key=newest_first):
-        try:
-            written = last_write_ms(stored, backend)
-        except (DshError, OSError) as error:
-            told(error)
-            code = FAILED
-            continue
-        if written < before:
-            old.append(Doomed(stored.header.id, _about(stored, written, now), stored.revision))
+    old = [
+        Doomed(one.header.id, _about(one, now), one.revision)
+        for one in sorted(of_this_directory(listing, everywhere=everywhere), key=newest_first)
+        if one.modified_ms is not None and one.modified_ms < before
+    ]
     if not old:
         notice(f"no session is older than {older_than}")
-        return code
+        return FINE
     if dry_run:
         write("".join(f"would be deleted: {one.about}\n" for one in old))
-        return code
-    return max(code, _delete(old, backend, yes=yes))
-
-
-def last_write_ms(stored: StoredSession, backend: Backend[Any]) -> int:
-    """When a session was last written; where the storage keeps no such time, that of the last event.
-
-    Raises:
-        LogRefusal, OSError: only the log could say, and it cannot be read.
-    """
-    if stored.modified_ms is not None:
-        return stored.modified_ms
-    found = backend.load(stored.header.id)
-    if found is None or not found.next_seq:
-        return written_ms(stored)
-    from dsh.persistence.view import build_view
-
-    view = build_view(found)
-    return max(written_ms(stored), view.event(view.stored_length - 1).time)
+        return FINE
+    return _delete(old, backend, yes=yes)
 
 
 def _place_of(log: Log) -> str:
@@ -116,8 +93,13 @@ def _place_of(log: Log) -> str:
     return "  ".join(map(line, said))
 
 
-def _about(stored: StoredSession, written: int, now: int) -> str:
-    said = [stored.header.id, ago(written, now), size_text(stored.size), stored.header.cwd or "no directory"]
+def _about(stored: StoredSession, now: int) -> str:
+    said = [
+        stored.header.id,
+        ago(written_ms(stored), now),
+        size_text(stored.size),
+        stored.header.cwd or "no directory",
+    ]
     if title := cached_title(stored):
         said.append(title)
     return "  ".join(map(line, said))

@@ -3,17 +3,13 @@
 The parent is only read. The fork is stored in one write, so that a crash leaves it whole or not at all.
 """
 
-import uuid
-
 from dsh.cli.sessions.ask import told
 from dsh.cli.sessions.output import line, write
 from dsh.cli.sessions.place import Place
-from dsh.cli.sessions.target import ID_PREFIX, find_stored, open_place
+from dsh.cli.sessions.target import find_stored, open_place
 from dsh.cli.stream import notice
 from dsh.errors import DshError
-from dsh.persistence.view import LogView
-from dsh.session.fork import ForkSeed, boundary_of_turn, fork_of
-from dsh.session.log import Session
+from dsh.persistence.fork import new_session_id, store_fork
 
 
 def fork(target: str, place: Place, *, at: int) -> int:
@@ -27,15 +23,12 @@ def fork(target: str, place: Place, *, at: int) -> int:
     """
     backend = open_place(place)
     try:
-        log = find_stored(target, backend)
-        view = log.view()
-        if view.closers and not at:
-            notice(f"dsh: {line(view.header.id)} was cut off or is still open: the fork closes its last turn")
-        child = _seed(view, at).session(f"{ID_PREFIX}{uuid.uuid4()}")
-        try:
-            backend.append(child.header, child.entries())
-        finally:
-            backend.release(child.id)
+        view = find_stored(target, backend).view()
+        seed = view.fork(turn=at or None)
+        if view.closers and seed.seed_length > view.stored_length:
+            cut = line(view.header.id)
+            notice(f"dsh: {cut} was cut off or is still open: the fork closes its last turn")
+        child = store_fork(backend, seed, new_session_id())
     except (DshError, OSError) as error:
         told(error)
         return 1
@@ -43,13 +36,3 @@ def fork(target: str, place: Place, *, at: int) -> int:
         backend.close()
     write(f"{child.id}\n")
     return 0
-
-
-def _seed(view: LogView, turn: int) -> ForkSeed:
-    """What the fork begins with. Raises as `fork_of` and `boundary_of_turn`."""
-    if turn:
-        session = view.to_session()
-        return fork_of(session, boundary_of_turn(session, turn))
-    if not view.length:
-        return fork_of(Session(view.header))
-    return fork_of(view.to_session(), view.length - 1)

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from dsh.cli.argv import DEFAULT_PROFILE
 from dsh.cli.report import describe
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 USER_FILES = ("dsh.patch.yml", "profiles/{profile}/profile.yml", "profiles/{profile}/dsh.patch.yml")
 """What of a home can change a profile; named here too, so that a home without any costs no composition."""
+JOURNAL_MODES: tuple[Literal["wal", "delete", "truncate", "persist"], ...] = (
+    "wal", "delete", "truncate", "persist",
+)  # fmt: skip
 SQLITE_MAGIC = b"SQLite format 3\0"
 """How every SQLite database begins (sqlite.org/fileformat.html, section 1.3)."""
 
@@ -67,7 +70,9 @@ def _configured(profile: str, home: Path) -> "Storage":
 
 
 def _backend(storage: "Storage") -> Backend[Any]:
-    return _sqlite(storage.path) if storage.kind == "sqlite" else _jsonl(storage.path, storage.is_plain)
+    if storage.kind == "sqlite":
+        return _sqlite(storage.path, storage.journal_mode)
+    return _jsonl(storage.path, storage.is_plain)
 
 
 def _jsonl(root: Path, is_plain: bool = False) -> Backend[Any]:
@@ -76,10 +81,23 @@ def _jsonl(root: Path, is_plain: bool = False) -> Backend[Any]:
     return JsonlBackend(root, encoding="plain" if is_plain else "zstd")
 
 
-def _sqlite(path: Path) -> Backend[Any]:
+def _sqlite(path: Path, journal_mode: object) -> Backend[Any]:
+    """A database, written in the journal mode that is asked for, else the one it has."""
     from dsh.persistence.sqlite.backend import SqliteBackend
 
-    return SqliteBackend(path)
+    for mode in JOURNAL_MODES:
+        if journal_mode == mode:
+            return SqliteBackend(path, journal_mode=mode)
+    return SqliteBackend(path, journal_mode="delete" if _has_rollback_journal(path) else "wal")
+
+
+def _has_rollback_journal(path: Path) -> bool:
+    """Whether the database is there and not in WAL mode: bytes 18 and 19 of the file are 1, not 2."""
+    try:
+        with path.open("rb") as file:
+            return file.read(20)[18:] == b"\1\1"
+    except OSError:
+        return False
 
 
 def _opened(path: Path) -> Backend[Any]:
@@ -92,5 +110,5 @@ def _opened(path: Path) -> Backend[Any]:
     if path.is_file():  # nothing else is opened: a pipe would wait
         with path.open("rb") as file:
             if file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC:
-                return _sqlite(path)
+                return _sqlite(path, None)
     raise UsageError(f"--root {path} is neither a folder nor a SQLite database", hint=hint)
