@@ -12,9 +12,11 @@ from dsh.persistence.chain import Worker
 from dsh.persistence.error import PersistenceError, SessionCollision, SessionNotFound
 from dsh.persistence.tail import read_tail
 from dsh.persistence.view import LogView, build_view
-from dsh.session.chunk_run import Entry, entry_start, entry_stop
+from dsh.session.chunk_run import ChunkRun, Entry, entry_start, entry_stop
+from dsh.session.envelope import event_from_json
 from dsh.session.event import SessionEvent
 from dsh.session.header import SessionHeader
+from dsh.session.vocabulary import check_retired, check_stored_message
 
 
 class _Written:
@@ -62,6 +64,7 @@ class ColdLogs:
 
         Raises:
             PersistenceError: the first seq is not the next one, or there is a gap.
+            InvalidEvent, JsonError: an event that no reader would accept, or that is no JSON.
             SessionNotFound, SessionBusy, SessionCorruption, SessionFormatUnsupported, OSError
         """
         try:
@@ -70,6 +73,7 @@ class ColdLogs:
                 view = await self.repair(session_id)
                 written = _Written(view.header, view.length)
             stop = _follows(session_id, written.cursor, entries)
+            entries = [_checked(entry) for entry in entries]
             self._views.pop(session_id, None)
             await self._worker.call(self._backend.append, written.header, entries)
         finally:
@@ -128,11 +132,11 @@ class ColdLogs:
             SessionBusy: another process writes it.
             SessionNotFound, SessionCorruption, SessionFormatUnsupported, OSError: the log is as it was.
         """
-        self._written.pop(session_id, None)
         await self._worker.call(self._backend.release, session_id)
         stored = await self._worker.call(self._backend.open, session_id)
         if stored is None:
             raise SessionNotFound(session_id)
+        self._written.pop(session_id, None)
         try:
             view = await self._worker.call(build_view, stored)
             if view.needs_repair:
@@ -156,3 +160,16 @@ def _follows(session_id: str, seq: int, entries: Sequence[Entry]) -> int:
             raise PersistenceError(f"session {session_id!r}: expected seq {seq}, found {found}")
         seq = entry_stop(entry)
     return seq
+
+
+def _checked(entry: Entry) -> Entry:
+    """The entry, detached, once it is known that it can be stored and read again.
+
+    Raises:
+        InvalidEvent, JsonError: it cannot.
+    """
+    if isinstance(entry, ChunkRun):
+        return entry
+    check_retired(entry.type, entry.data)
+    check_stored_message(entry.type, entry.data)
+    return event_from_json(entry.to_json())
