@@ -3,25 +3,21 @@
 A session open for writing is known by its owner lock and by the state that this process last saw of it.
 """
 
-import base64
 import logging
 import sqlite3
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
 from dsh.persistence.backend import Listing, Packed, RawLog, StorageFigures, Tail
 from dsh.persistence.error import PackingUnsupported, RawLogUnsupported, SessionCollision, SessionFileChanged
-from dsh.persistence.sqlite import reader
+from dsh.persistence.sqlite import reader, writer
 from dsh.persistence.sqlite.database import Database, JournalMode
 from dsh.persistence.sqlite.owners import MemoryOwners, Owner, Owners
 from dsh.persistence.sqlite.path import MEMORY, create_parent
 from dsh.persistence.sqlite.reader import RowState, StoredRows, place_of, revision_of
-from dsh.persistence.sqlite.record import COLUMNS, INSERT, Row, rows_of, utf8
-from dsh.persistence.sqlite.schema import Text
+from dsh.persistence.sqlite.record import rows_of
 from dsh.session.chunk_run import Entry, entry_start, entry_stop
 from dsh.session.header import SessionHeader
-from dsh.session.value import encode
 
 _log = logging.getLogger("dsh.session-persistence")
 
@@ -186,11 +182,14 @@ class SqliteBackend:
         rows = list(rows_of(entries, packs=self._pack_chunks))
         first = entry_start(entries[0]) if entries else session.next_seq
         with self._database.writing(creates=session.state is None) as db:
-            if session.state is None:
-                state = self._create(db, header)
+            if session.state is not None:
+                state = self._count(db, header.id, session, first)
+            elif reader.read_state(db, header.id) is None:
+                state = writer.insert_session(db, header)
             else:
-                state = self._continue(db, header.id, session, first)
-            _insert(db, header.id, rows)
+                self.release(header.id)
+                raise SessionCollision(header.id, f"a session with this id is stored in {self.path}")
+            writer.insert_rows(db, header.id, rows)
         session.state = state
         session.next_seq = entry_stop(entries[-1]) if entries else first
         if self._database.is_memory:
@@ -205,53 +204,12 @@ class SqliteBackend:
         self._open[session_id] = session
         return session
 
-    def _create(self, db: sqlite3.Connection, header: SessionHeader) -> RowState:
-        if reader.read_state(db, header.id) is not None:
-            self.release(header.id)
-            raise SessionCollision(header.id, f"a session with this id is stored already in {self.path}")
-        state = RowState(str(uuid.uuid4()), 1)
-        texts = (header.id, header.cwd, header.parent_session, header.origin, header.agent_preset)
-        session_id, cwd, parent, origin, preset = (None if text is None else utf8(text) for text in texts)
-        db.execute(
-            "INSERT INTO sessions VALUES (CAST(? AS TEXT), ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?,"
-            " CAST(? AS TEXT), ?, CAST(? AS TEXT), ?, ?)",
-            (
-                session_id,
-                header.version,
-                header.created_at,
-                cwd,
-                parent,
-                header.seed_length,
-                origin,
-                header.delegation_depth,
-                preset,
-                *state,
-            ),
-        )
-        return state
-
-    def _continue(
-        self, db: sqlite3.Connection, session_id: str, session: _OpenSession, first: int
-    ) -> RowState:
-        """Check that nobody has written the session since, and count the write that follows.
-
-        Raises:
-            SessionFileChanged: somebody has; nothing is stored.
-        """
+    def _count(self, db: sqlite3.Connection, session_id: str, session: _OpenSession, first: int) -> RowState:
+        assert session.state is not None
         place = place_of(self.path, session_id)
-        state = reader.read_state(db, session_id)
-        if state is None or session.state is None or state.incarnation != session.state.incarnation:
-            raise SessionFileChanged(place, "the session was deleted")
-        stored = session.next_seq
-        if state != session.state:
-            stored = reader.next_seq(db, session_id, place)
-        if stored != first:
-            raise SessionFileChanged(place, f"{stored} events are stored where {first} were, so it changed")
-        state = RowState(state.incarnation, state.revision + 1)
-        db.execute(
-            "UPDATE sessions SET revision = ? WHERE id = CAST(? AS TEXT)", (state.revision, utf8(session_id))
+        return writer.count_write(
+            db, session_id, session.state, stored=session.next_seq, first=first, place=place
         )
-        return state
 
     def repair(self, stored: StoredRows, closers: Sequence[Entry], recovered: Sequence[Entry]) -> None:
         """Remove the torn tail of an open session and add closers, at once or not at all.
@@ -268,24 +226,18 @@ class SqliteBackend:
                 self.append(stored.header, closers)
             return
         session_id, session = stored.header.id, self._open[stored.header.id]
-        rows = list(rows_of((*recovered, *closers), packs=self._pack_chunks))
-        where = (utf8(session_id), stored.torn.seq)
+        added = (*recovered, *closers)
+        rows = list(rows_of(added, packs=self._pack_chunks))
         with self._database.writing(creates=False) as db:
             if reader.read_state(db, session_id) != stored.state:
-                raise SessionFileChanged(stored.place, "the session was written")
-            removed = db.execute(
-                f"SELECT {COLUMNS} FROM events WHERE session_id = CAST(? AS TEXT) AND seq >= ? ORDER BY seq",
-                where,
-            ).fetchall()
-            if len(removed) != stored.torn.rows:
-                raise SessionFileChanged(stored.place, "the torn rows are not there any more")
-            aside = self._owners.keep_aside(session_id, _as_lines(removed), stored.torn.seq)
-            db.execute("DELETE FROM events WHERE session_id = CAST(? AS TEXT) AND seq >= ?", where)
+                raise SessionFileChanged(stored.place, "the session changed")
+            removed = writer.remove_tail(db, session_id, stored.torn, stored.place)
+            aside = self._owners.keep_aside(session_id, removed, stored.torn.seq)
             session.next_seq = stored.next_seq - stored.torn.recovered
-            state = self._continue(db, session_id, session, session.next_seq)
-            _insert(db, session_id, rows)
+            state = self._count(db, session_id, session, session.next_seq)
+            writer.insert_rows(db, session_id, rows)
         session.state = state
-        session.next_seq += sum(entry_stop(entry) - entry_start(entry) for entry in (*recovered, *closers))
+        session.next_seq += sum(entry_stop(entry) - entry_start(entry) for entry in added)
         _log.warning(
             "%s: %s; %s were removed%s",
             stored.place,
@@ -319,8 +271,7 @@ class SqliteBackend:
         owner = self._owners.acquire(session_id, place)
         try:
             with self._database.writing(creates=False) as db:
-                found = db.execute("DELETE FROM sessions WHERE id = CAST(? AS TEXT)", (utf8(session_id),))
-                was_there = found.rowcount > 0
+                was_there = writer.delete_session(db, session_id)
             self._open.pop(session_id, None)
             self._in_memory.discard(session_id)
             self._database.forget_deleted()
@@ -345,26 +296,3 @@ class SqliteBackend:
         for session_id in list(self._open):
             self.release(session_id)
         self._database.close()
-
-
-def _insert(db: sqlite3.Connection, session_id: str, rows: Sequence[Row]) -> None:
-    key = utf8(session_id)
-    db.executemany(INSERT, ((key, *row) for row in rows))
-
-
-def _as_lines(rows: Sequence[Sequence[object]]) -> bytes:
-    """Rows as JSON lines: a list of the columns each, a blob as an object with its base64."""
-    return b"".join(encode([_as_json(value) for value in row]) + b"\n" for row in rows)
-
-
-def _as_json(value: object) -> object:
-    if not isinstance(value, bytes):
-        return value
-    try:
-        return value.decode() if isinstance(value, Text) else {"base64": _base64(value)}
-    except UnicodeDecodeError:
-        return {"base64": _base64(value), "text": True}
-
-
-def _base64(value: bytes) -> str:
-    return base64.b64encode(value).decode()

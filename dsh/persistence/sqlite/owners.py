@@ -6,6 +6,7 @@ process. What repair removes from a session is kept in the same folder.
 
 import contextlib
 import os
+from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
 
@@ -18,6 +19,8 @@ from dsh.persistence.sqlite.path import create_folder
 
 SUFFIX = "-owners"
 _LOCK = ".lock"
+_NAME_LIMIT = 200
+"""Longest name; what is added to it keeps below the 255 bytes of a file system."""
 
 
 class Owner(Protocol):
@@ -25,6 +28,20 @@ class Owner(Protocol):
 
     def release(self) -> None:
         """Give it back; twice is harmless."""
+
+
+class _Locked:
+    """A held lock file. It goes with the lock, so that many sessions do not leave as many files."""
+
+    def __init__(self, lock: OwnerLock) -> None:
+        self._lock: OwnerLock | None = lock
+
+    def release(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            with contextlib.suppress(OSError):
+                lock.path.unlink()
+            lock.release()
 
 
 class Owners:
@@ -41,18 +58,22 @@ class Owners:
             UnsafePath, OSError: the folder of the locks is not what it should be.
         """
         create_folder(self.folder)
-        return OwnerLock.acquire(self.folder, session_name(session_id) + _LOCK, place=place)
+        return _Locked(OwnerLock.acquire(self.folder, _name(session_id) + _LOCK, place=place))
 
     def keep_aside(self, session_id: str, data: bytes, seq: int) -> Path:
         """Store what is about to be removed from `seq` on. Returns where."""
-        return keep_aside(Files(), self.folder / session_name(session_id), data, seq)
+        return keep_aside(Files(), self.folder / _name(session_id), data, seq)
 
     def clear(self, session_id: str) -> None:
-        """Remove what lies here of a session, its lock, which the caller holds, last."""
-        name = session_name(session_id)
-        with contextlib.suppress(FileNotFoundError):
-            for path in [*self.folder.glob(f"{name}.cut-*"), self.folder / (name + _LOCK)]:
-                path.unlink(missing_ok=True)
+        """Remove what was kept of a session whose lock the caller holds."""
+        for path in self.folder.glob(f"{_name(session_id)}.cut-*"):
+            path.unlink(missing_ok=True)
+
+
+def _name(session_id: str) -> str:
+    """A file name for a session; of an id too long for one, a digest."""
+    name = session_name(session_id)
+    return name if len(name) <= _NAME_LIMIT else sha256(name.encode()).hexdigest()
 
 
 class _Held:
