@@ -10,6 +10,7 @@ from dsh.cli.sessions.target import find_stored, open_place
 from dsh.cli.stream import notice
 from dsh.errors import DshError
 from dsh.persistence.fork import new_session_id, store_fork
+from dsh.persistence.view import LogView
 
 
 def fork(target: str, place: Place, *, at: int) -> int:
@@ -23,11 +24,11 @@ def fork(target: str, place: Place, *, at: int) -> int:
     """
     backend = open_place(place)
     try:
-        view = find_stored(target, backend).view()
+        log = find_stored(target, backend)
+        view = log.view()
         seed = view.fork(turn=at or None)
-        if view.closers and seed.seed_length > view.stored_length:
-            cut = line(view.header.id)
-            notice(f"dsh: {cut} was cut off or is still open: the fork closes its last turn")
+        if seed.seed_length == view.length:
+            _tell_of_the_end(view, log.place)
         child = store_fork(backend, seed, new_session_id())
     except (DshError, OSError) as error:
         told(error)
@@ -36,3 +37,11 @@ def fork(target: str, place: Place, *, at: int) -> int:
         backend.close()
     write(f"{child.id}\n")
     return 0
+
+
+def _tell_of_the_end(view: LogView, place: str) -> None:
+    """Say what the end of the fork has more, or less, than the log has stored."""
+    if view.torn is not None:
+        notice(f"dsh: {line(place)}: {line(view.torn.reason)}; the fork does without it")
+    if view.closers:
+        notice(f"dsh: {line(view.header.id)} was cut off or is still open: the fork closes its last turn")
