@@ -26,7 +26,9 @@ Everywhere = Annotated[bool, typer.Option("--all", help="Sessions of every direc
 
 def list_(
     everywhere: Everywhere = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=0, metavar="N", help="The newest N.")] = 0,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, metavar="N", help="The newest N only.")
+    ] = None,
     as_json: AsJson = False,
     root: Root = "",
     profile: Profile = "",
@@ -34,7 +36,7 @@ def list_(
     """List the sessions of this directory, the last written first. Reads headers only."""
     from dsh.cli.sessions.listing import show as body
 
-    raise typer.Exit(body(Place(root, profile), everywhere=everywhere, limit=limit, as_json=as_json))
+    raise typer.Exit(body(Place(root, profile), everywhere=everywhere, limit=limit or 0, as_json=as_json))
 
 
 def show(
@@ -111,15 +113,15 @@ def export(
 def fork(
     target: StoredTarget,
     at: Annotated[
-        int, typer.Option("--at", min=0, metavar="TURN", help="With the turns up to this one; all if 0.")
-    ] = 0,
+        int | None, typer.Option("--at", min=1, metavar="TURN", help="With the turns up to this one only.")
+    ] = None,
     root: Root = "",
     profile: Profile = "",
 ) -> None:
     """Store a new session that begins with the turns of another one; print its id."""
     from dsh.cli.sessions.fork import fork as body
 
-    raise typer.Exit(body(target, Place(root, profile), at=at))
+    raise typer.Exit(body(target, Place(root, profile), at=at or 0))
 
 
 def delete(
