@@ -4,7 +4,7 @@ from pathlib import Path
 
 from dsh.persistence.backend import StorageFigures
 from dsh.persistence.error import SessionCorruption
-from dsh.persistence.jsonl.raw import read_text
+from dsh.persistence.jsonl.raw import parse_header, read_text
 from dsh.persistence.jsonl.scan import DamagedText, LineScanner
 from dsh.session.chunk_run import ChunkRun
 from dsh.session.value import JsonObject, encode
@@ -14,11 +14,12 @@ def figures_of(path: Path) -> StorageFigures:
     """The figures of the log at `path`, plain or compressed. A torn tail counts as stored bytes alone.
 
     Raises:
-        SessionCorruption: it is damaged, or no session log.
+        LogRefusal: it is damaged, of another version, or no session log.
         OSError: it cannot be read.
     """
     text = read_text(path)
     header, _, rows = text.content.partition(b"\n")
+    parse_header(path, header)
     counts = _Counts()
     scanner = LineScanner(counts.take)
     try:

@@ -1,0 +1,315 @@
+"""`dsh sessions stats`: the tables, the timeline, the storage, and both as JSON."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dsh.cli.columns import width
+from dsh.cli.sessions.place import Place
+from dsh.cli.sessions.stats import stats
+from dsh.cli.sessions.terminal import Look
+from dsh.cli.sessions.timeline import Span, StepTimes, TurnTimes, drawn, duration, lanes, timeline
+from dsh.session.event import SessionEvent
+from dsh.session.value import freeze
+from tests.corpus import CORPUS, needs_corpus
+from tests.persistence.golden import HEADER, TEXT, framed
+from tests.session.build import T0, call_block, reply, result
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
+    """The figures of a target, with a home of its own: exit code, stdout, stderr."""
+    monkeypatch.setenv("DSH_HOME", str(tmp_path / "home"))
+
+    def call(target: object, *, rows: bool = False, as_json: bool = False) -> tuple[int, str, str]:
+        code = stats(str(target), Place(), rows=rows, as_json=as_json)
+        out, err = capfdbinary.readouterr()
+        return code, out.decode(), err.decode()
+
+    return call
+
+
+@pytest.fixture
+def golden(tmp_path: Path) -> Path:
+    path = tmp_path / "golden.jsonl"
+    path.write_bytes(TEXT)
+    return path
+
+
+# -- tables --------------------------------------------------------------------------------------
+
+
+def test_tokens_times_and_a_cost_that_is_not_known(golden: Path, run: Run) -> None:
+    code, out, err = run(golden)
+
+    assert (code, err) == (0, "")
+    assert "turns 1, steps 1, requests 1" in out
+    assert "not known: the settings have no price for acme/acme-1" in out
+    assert "acme/acme-1          9       2     -" in out
+    assert "turn 1: completed" in out
+    assert "1.1 model" in out
+    assert golden.read_bytes() == TEXT
+
+
+def test_the_settings_say_what_tokens_cost(tmp_path: Path, golden: Path, run: Run) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "settings.yaml").write_text("models: {acme/acme-1: {price: {input: 1000, output: 5000}}}\n")
+
+    figures = json.loads(run(golden, as_json=True)[1])["stats"]
+
+    # 9 x $1000 + 2 x $5000, per million
+    assert figures["costUsd"] == pytest.approx(0.019)
+    assert "$0.0190" in run(golden)[1]
+
+
+def test_settings_that_are_not_in_order_are_told_and_nothing_has_a_price(
+    tmp_path: Path, golden: Path, run: Run
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "settings.yaml").write_text("models: {acme/acme-1: {price: {input: cheap}}}\n")
+
+    code, out, err = run(golden)
+
+    assert code == 0
+    assert "not known" in out
+    assert err.startswith("dsh: no prices: ")
+    assert "settings.yaml" in err
+
+
+def test_one_json_object_holds_figures_and_timeline(golden: Path, run: Run) -> None:
+    shown = json.loads(run(golden, as_json=True)[1])
+
+    assert list(shown) == ["session", "log", "stats", "timeline"]
+    assert shown["session"] == "demo.1"
+    assert shown["stats"]["tokens"]["acme/acme-1"]["input"] == 9
+    # turn and step begin 1 and 2 ms after seq 0; message, end of the step and of the turn: 105, 105, 106
+    assert shown["timeline"] == [
+        {
+            "turn": 1,
+            "startMs": 1,
+            "endMs": 106,
+            "reason": "completed",
+            "steps": [
+                {
+                    "turn": 1,
+                    "step": 1,
+                    "startMs": 2,
+                    "endMs": 105,
+                    "requests": [{"name": "model", "startMs": 2, "endMs": 105, "isError": False}],
+                    "calls": [],
+                }
+            ],
+        }
+    ]
+
+
+def test_an_empty_session_has_figures_too(tmp_path: Path, run: Run) -> None:
+    path = tmp_path / "empty.jsonl"
+    path.write_bytes(TEXT[: TEXT.index(b"\n") + 1])
+
+    code, out, _ = run(path)
+
+    assert code == 0
+    assert "no tokens were reported" in out
+    assert "timeline" not in out
+
+
+@pytest.mark.parametrize("rows", [False, True])
+def test_a_log_that_cannot_be_opened_is_told_in_a_line(tmp_path: Path, run: Run, rows: bool) -> None:
+    path = tmp_path / "odd.jsonl"
+    path.write_bytes(b"not a log\n")
+
+    code, out, err = run(path, rows=rows)
+
+    assert (code, out) == (1, "")
+    assert err.startswith(f"dsh: {path}:1")
+
+
+# -- storage -------------------------------------------------------------------------------------
+
+
+@needs_corpus
+def test_a_recorded_log_tells_its_rows_and_what_packing_saved(run: Run) -> None:
+    log = CORPUS / "fixtures" / "jsonrpc-agent-bash-tool-session.jsonl"
+
+    shown = json.loads(run(log, rows=True, as_json=True)[1])
+    _, out, _ = run(log, rows=True)
+
+    assert (shown["rows"], shown["packedRows"], shown["packedEvents"]) == (32, 4, 71)
+    assert shown["savedByPacking"] == pytest.approx(0.597, abs=0.0005)
+    assert "a header and 32 rows for 99 events" in out
+    assert "4 of the rows cover 71 events" in out
+    assert "saves 59.7%" in out
+
+
+@needs_corpus
+def test_a_recorded_run_folds_to_its_messages_and_request_headers(run: Run) -> None:
+    log = CORPUS / "fixtures" / "headless-agent-headless-profile-session-expected.jsonl"
+    kinds = [json.loads(row)["type"] for row in log.read_bytes().splitlines()]
+    expected = json.loads(log.with_suffix(".expected.json").read_bytes())
+
+    shown = json.loads(run(log, rows=True, as_json=True)[1])
+
+    assert shown["events"] == 32
+    assert len(expected["messages"]) == 5
+    assert kinds.count("request/header") == 2
+
+
+def test_what_compression_saves(tmp_path: Path, run: Run) -> None:
+    stored = framed(TEXT.removeprefix(HEADER))
+    path = tmp_path / "golden.jsonl.zstd"
+    path.write_bytes(stored)
+
+    shown = json.loads(run(path, rows=True, as_json=True)[1])
+
+    assert shown["encoding"] == "zstd"
+    assert (shown["rows"], shown["events"]) == (15, 17)
+    assert (shown["textBytes"], shown["storedBytes"]) == (len(TEXT), len(stored))
+    assert shown["savedByCompression"] == pytest.approx(1 - len(stored) / len(TEXT), abs=0.0001)
+
+
+# -- timeline ------------------------------------------------------------------------------------
+
+
+class Log:
+    """Events at given times."""
+
+    def __init__(self) -> None:
+        self.events: list[SessionEvent] = []
+
+    def at(self, ms: int, kind: str, data: Any, *, on_surface: bool = False) -> None:
+        surface = "append" if on_surface else None
+        frozen = freeze(data, kind)
+        self.events.append(SessionEvent(kind, len(self.events), T0 + ms, frozen, None, surface))  # type: ignore[arg-type]
+
+    def step(self, start: int, message: int, *calls: str, turn: int = 1, step: int = 1) -> None:
+        self.at(start, "step/start", {"turn": turn, "step": step})
+        said = reply(*map(call_block, calls)) if calls else reply()
+        self.at(message, "assistant/message", {"turn": turn, "step": step, "message": said}, on_surface=True)
+
+    def call(self, ms: int, call_id: str, name: str = "bash") -> None:
+        self.at(ms, "tool/call", {"turn": 1, "step": 1, "callId": call_id, "name": name, "arguments": "{}"})
+
+    def result(self, ms: int, call_id: str, **data: Any) -> None:
+        payload = {"turn": 1, "step": 1, "message": result(call_id), **data}
+        self.at(ms, "tool/result", payload, on_surface=True)
+
+
+def one_step(log: Log) -> StepTimes:
+    [turn] = timeline(log.events)
+    [step] = turn.steps
+    return step
+
+
+def test_calls_that_overlap_have_lines_of_their_own() -> None:
+    log = Log()
+    log.at(0, "turn/start", {"turn": 1})
+    log.step(0, 10, "a", "b", "c")
+    log.call(10, "a")
+    log.call(12, "b", "read")
+    log.result(20, "a")
+    log.call(20, "c")
+    log.result(30, "b", error={"name": "E", "code": "X"})
+    log.result(40, "c")
+    log.at(40, "step/end", {"turn": 1, "step": 1})
+
+    step = one_step(log)
+
+    assert step.calls == (Span("bash", 10, 20), Span("read", 12, 30, is_error=True), Span("bash", 20, 40))
+    assert lanes(step.calls) == [[step.calls[0], step.calls[2]], [step.calls[1]]]
+
+
+def test_a_failed_attempt_and_the_wait_after_it_are_told_apart() -> None:
+    log = Log()
+    log.at(0, "turn/start", {"turn": 1})
+    log.at(0, "step/start", {"turn": 1, "step": 1})
+    log.at(100, "llm/retry", {"turn": 1, "step": 1})
+    log.at(600, "llm/retry-started", {"turn": 1, "step": 1})
+    log.at(700, "assistant/message", {"turn": 1, "step": 1, "message": reply()}, on_surface=True)
+
+    assert one_step(log).requests == (Span("failed", 0, 100, is_error=True), Span("model", 600, 700))
+
+
+def test_a_clock_that_is_set_back_makes_nothing_negative_and_hides_nothing_after_it() -> None:
+    """SL-09: an hour back between the reply and its call; what comes after is measured from there."""
+    hour = 3_600_000
+    log = Log()
+    log.at(0, "turn/start", {"turn": 1})
+    log.step(0, 1000, "a")
+    log.call(1000 - hour, "a")
+    log.result(1500 - hour, "a")
+    log.at(1500 - hour, "step/end", {"turn": 1, "step": 1})
+    log.at(1500 - hour, "turn/end", {"turn": 1, "reason": {"kind": "completed"}})
+
+    [turn] = timeline(log.events)
+
+    assert turn.steps[0].calls == (Span("bash", 1000, 1500),)
+    assert (turn.start_ms, turn.end_ms) == (0, 1500)
+    assert "turn 1: completed in 1.5 s" in "".join(drawn([turn], Look()))
+
+
+def test_the_time_between_turns_is_left_out_of_the_drawing_and_told() -> None:
+    def turn(number: int, start: int) -> TurnTimes:
+        request = Span("model", start, start + 1000)
+        step = StepTimes(number, 1, start, start + 1000, (request,), ())
+        return TurnTimes(number, start, start + 1000, "completed", (step,))
+
+    lines = list(drawn([turn(1, 0), turn(2, 8 * 3_600_000)], Look(columns=53)))
+
+    assert lines[0] == "timeline  2.0 s, a column is 100 ms\n"
+    assert lines[2] == "turn 1: completed in 1.0 s\n"
+    assert lines[3] == f"1.1 model              {'█' * 10}{' ' * 10}     1.0 s\n"
+    assert lines[4] == "turn 2: completed in 1.0 s, 8 h 00 m later\n"
+    assert lines[5] == f"2.1 model              {' ' * 10}{'█' * 10}     1.0 s\n"
+
+
+TIMES = st.integers(-(10**13), 10**13)
+
+
+@given(st.lists(TIMES, min_size=8, max_size=8), st.integers(20, 200))
+def test_any_times_are_drawn_inside_of_the_terminal(times: list[int], columns: int) -> None:
+    log = Log()
+    log.at(times[0], "turn/start", {"turn": 1})
+    log.step(times[1], times[2], "a", "b")
+    log.call(times[3], "a", "名前が長い道具の名前です")
+    log.call(times[4], "b", "\x1b[31m" * 9)
+    log.result(times[5], "a")
+    log.result(times[6], "b")
+    log.at(times[7], "step/end", {"turn": 1, "step": 1})
+
+    turns = timeline(log.events)
+    rows = [text for text in drawn(turns, Look(columns=columns)) if text.startswith((" ", "1."))]
+
+    assert all(
+        span.end_ms >= span.start_ms for step in turns[0].steps for span in (*step.calls, *step.requests)
+    )
+    assert all(width(row.rstrip("\n")) <= max(columns, 45) for row in rows)
+    assert not any("\x1b" in row for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [
+        (0, "0 ms"),
+        (999, "999 ms"),
+        (1000, "1.0 s"),
+        (59_900, "59.9 s"),
+        (59_990, "1 m 00 s"),
+        (125_000, "2 m 05 s"),
+        (3_599_000, "59 m 59 s"),
+        (3_600_000, "1 h 00 m"),
+        (90_000_000, "25 h 00 m"),
+        (86_400_000 * 400, "400 d"),
+    ],
+)
+def test_durations_for_people(ms: int, text: str) -> None:
+    assert duration(ms) == text
