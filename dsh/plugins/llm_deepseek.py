@@ -1,13 +1,11 @@
 """Row `llm-deepseek`: route `deepseek-official`, every DeepSeek model behind one adapter."""
 
-import os
-import uuid
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
+from dsh.capabilities.anonymous_id import FILE, anonymous_id
 from dsh.capabilities.bounds import MAX_TIMER_MS
 from dsh.capabilities.credentials import CREDENTIALS, Credentials
 from dsh.capabilities.http import HTTP
@@ -29,8 +27,6 @@ from dsh.llm.registry import LLM
 from dsh.llm.request import LlmRequest
 from dsh.llm.retry import RetryConfig
 from dsh.llm.watchdog import StreamLimits
-
-USER_ID_FILE = ".anonymous-user-id"
 
 inject = [LLM, HTTP]
 provide = ()
@@ -136,7 +132,7 @@ def apply(ctx: Context, config: Config) -> None:
             return {}
         headers = {}
         if (home := ctx.get(HOME_PATH)) is not None:
-            headers["x-deepseek-harness-user-id"] = user_id(home(USER_ID_FILE))
+            headers["x-deepseek-harness-user-id"] = anonymous_id(home(FILE))
         if request.session_id:
             headers["x-deepseek-harness-session-id"] = request.session_id
         return headers
@@ -174,15 +170,3 @@ def settings_of(config: Config) -> DeepSeekSettings:
         ),
         retry_policy=config.retry_policy.policy(),
     )
-
-
-def user_id(path: Path) -> str:
-    """The anonymous id of a home, made when it is first asked for."""
-    try:
-        return str(uuid.UUID(path.read_text("ascii").strip()))
-    except (OSError, ValueError):
-        made = str(uuid.uuid4())
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(made + "\n")
-    return made
