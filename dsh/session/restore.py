@@ -159,7 +159,7 @@ def check_known(index: int, entry: JsonObject) -> None:
         UnsupportedLog: names the type and the seq.
     """
     kind = entry.get("type")
-    if type(kind) is str and not is_known(kind) and entry.get("ignorable") is not True:
+    if type(kind) is str and entry.get("ignorable") is not True and not is_known(kind):
         raise UnsupportedLog(
             f"event type {kind!r} (seq {entry.get('seq')}) is unknown to this program "
             "and not marked ignorable",

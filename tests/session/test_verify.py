@@ -1,9 +1,11 @@
 """The check of a log that opens: what is found, and that a sound log has nothing to be found."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dsh.persistence.error import LogRefusal
 from dsh.persistence.jsonl.reader import read_log
@@ -12,6 +14,7 @@ from dsh.session.chunk_row import is_row, pack, row_to_run
 from dsh.session.chunk_run import ChunkRun
 from dsh.session.digest import RequestDigest, digest_payload
 from dsh.session.envelope import event_from_json
+from dsh.session.error import SessionError
 from dsh.session.log import Session
 from dsh.session.request_header import canonical_header
 from dsh.session.restore import restore
@@ -19,73 +22,8 @@ from dsh.session.value import JsonObject, decode_strict, encode
 from dsh.session.verify.finding import Finding, Findings
 from dsh.session.verify.log import Verdict, verify
 from tests.corpus import CORPUS, needs_corpus
-from tests.session.build import call_block, header, prompt, reply, result, stored
-
-Events = list[dict[str, Any]]
-CONFIG = {"provider": "acme", "model": "acme-1"}
-USAGE = {"inputTokens": 9, "outputTokens": 2}
-TOOLS = [
-    {"name": "bash", "description": "runs", "parameters": {"type": "object", "properties": {}}},
-]
-
-
-def body() -> Events:
-    """A sound log: one turn, a step with two calls that are answered, a step that says it is done."""
-    rows: list[tuple[str, Any, dict[str, Any]]] = []
-
-    def add(kind: str, data: Any, **envelope: Any) -> int:
-        rows.append((kind, data, envelope))
-        return len(rows) - 1
-
-    def chunk(step: int, **piece: Any) -> int:
-        return add("assistant/chunk", {"turn": 1, "step": step, "chunk": piece})
-
-    add("agent/inbox/spliced", {"target": "next-turn", "start": 0, "inserted": [prompt()]})
-    add("turn/start", {"turn": 1})
-    add("agent/inbox/spliced", {"target": "next-turn", "start": 0, "removedCount": 1, "inserted": []})
-    add("step/start", {"turn": 1, "step": 1})
-    add("user/message", prompt(), surfaceOp="append")
-    add("request/header", {"header": {"config": CONFIG, "tools": TOOLS}, "reason": "initial"})
-    add("request/context", CONFIG)
-    failed = {"kind": "error", "failure": {"message": "busy", "code": "SERVER"}}
-    chunk(1, type="text-delta", index=0, text="lost")
-    chunk(1, type="finish", reason=failed)
-    where = {"turn": 1, "step": 1}
-    delay = {"policyKey": "p", "retry": 1, "maxRetries": 3, "delayMs": 10, "failure": failed["failure"]}
-    add("llm/retry", {"retryId": "r1", **where, "provider": "acme", "mode": "normal", **delay})
-    add("llm/retry-started", {"retryId": "r1", "turn": 1, "step": 1, "retry": 1})
-    cited = [chunk(1, type="text-delta", index=0, text=text) for text in ("I ", "look ", "it up")]
-    for index, call_id in ((1, "c1"), (2, "c2")):
-        cited.append(
-            chunk(1, type="tool-call-delta", index=index, id=call_id, name="bash", argumentsDelta="{}")
-        )
-    cited.append(chunk(1, type="usage", usage=USAGE))
-    cited.append(chunk(1, type="finish", reason={"kind": "tool-calls"}))
-    said = reply({"type": "text", "text": "I look it up"}, call_block("c1"), call_block("c2"))
-    data = {"turn": 1, "step": 1, "message": said, "usage": USAGE}
-    add("assistant/message", data, sourceEventSeqs=cited, surfaceOp="append")
-    for call_id in ("c1", "c2"):
-        call = {"turn": 1, "step": 1, "callId": call_id, "name": "bash", "arguments": "{}"}
-        at = add("tool/call", call)
-        answer = {"turn": 1, "step": 1, "message": result(call_id)}
-        add("tool/result", answer, sourceEventSeqs=[at], surfaceOp="append")
-    add("step/end", {"turn": 1, "step": 1})
-    add("step/start", {"turn": 1, "step": 2})
-    cited = [chunk(2, type="block-start", index=0, blockType="text")]
-    cited.append(chunk(2, type="block-end", index=0, block={"type": "text", "text": "hi!"}))
-    cited.append(chunk(2, type="finish", reason={"kind": "stop"}, replayState={"response": 7}))
-    done = decode_strict(encode(reply(id="a-2")))
-    done["source"]["replayState"] = {"response": 7}
-    add(
-        "assistant/message",
-        {"turn": 1, "step": 2, "message": done},
-        sourceEventSeqs=cited,
-        surfaceOp="append",
-    )
-    add("step/end", {"turn": 1, "step": 2})
-    add("turn/end", {"turn": 1, "reason": {"kind": "completed"}})
-    events = [stored(kind, seq, data, **envelope) for seq, (kind, data, envelope) in enumerate(rows)]
-    return [decode_strict(encode(event)) for event in events]
+from tests.session.build import header, prompt, result, stored
+from tests.session.sound import CONFIG, Events, body
 
 
 def find(events: Events, kind: str, nth: int = 0) -> dict[str, Any]:
@@ -586,6 +524,33 @@ def test_a_checkpoint_that_nothing_prices_is_a_warning() -> None:
     remove(events, len(body()) + 1)
 
     assert codes(events) == [("warning", "REPLACEMENT_UNPRICED", len(body()) + 1)]
+
+
+# -- damage --------------------------------------------------------------------------------------
+
+ODD = (None, True, -1, 3, 1.5, "", "x", [], [[]], [{}], {}, {"kind": "x"}, {"blocks": 7}, "append")
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every container of a JSON value with every key of it."""
+    for key, item in list(value.items() if isinstance(value, dict) else enumerate(value)):
+        yield value, key
+        if isinstance(item, dict | list):
+            yield from places(item)
+
+
+@given(st.data())
+def test_a_log_that_opens_is_checked_whatever_it_holds(data: st.DataObject) -> None:
+    """No payload, however odd, breaks the check."""
+    events = data.draw(st.sampled_from([compacted(), with_digests()]))
+    for _ in range(data.draw(st.integers(1, 3))):
+        container, key = data.draw(st.sampled_from(list(places(events))))
+        container[key] = data.draw(st.sampled_from(ODD))
+    try:
+        log = opened(list(events))
+    except SessionError:
+        return
+    verify(log)
 
 
 # -- as a whole ----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any
 
 from dsh.cli.sessions.ask import told
 from dsh.cli.sessions.described import size_text
+from dsh.cli.sessions.event_types import know_plugin_types
 from dsh.cli.sessions.listing import of_this_directory
 from dsh.cli.sessions.output import line, write
 from dsh.cli.sessions.place import Place
@@ -28,6 +29,7 @@ def pack(targets: Sequence[str], place: Place, *, everywhere: bool) -> int:
     """
     backend = open_place(place)
     found, is_whole = _named(targets, backend) if targets else _listed(backend, everywhere=everywhere)
+    know_plugin_types()
     sums = [0, 0]
     for session_id in found:
         try:

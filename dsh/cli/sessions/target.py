@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dsh.cli.sessions.event_types import know_plugin_types
 from dsh.cli.sessions.place import Place
 from dsh.cli.sessions.recency import newest_first, working_directories
 from dsh.cli.sessions.whereabouts import open_place as open_place
@@ -40,6 +41,7 @@ class Log(NamedTuple):
         Raises:
             LogRefusal, SessionNotFound, OSError
         """
+        know_plugin_types()
         if self.backend is not None and self.session_id is not None:
             stored: Stored | None = self.backend.load(self.session_id)
             if stored is None:

@@ -91,7 +91,7 @@ class ScheduleEvery(TypedDict):
     id: ScheduleId
     kind: Literal["every"]
     prompt: str
-    everySeconds: Annotated[int | float, Meta(ge=300)]
+    everySeconds: Annotated[float, Meta(ge=300)]
     scheduledAt: UtcTime
 
 
