@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dsh.persistence.backend import Backend
+from dsh.persistence.backend import Backend, Listing
 from dsh.persistence.error import PersistenceError, SessionBusy, SessionCollision, SessionNotFound
 from dsh.persistence.fork import fork_stored
 from dsh.persistence.stored import Stored
@@ -66,9 +66,10 @@ def as_json(view: LogView, start: int = 0) -> list[object]:
 
 def test_nothing_is_stored_at_first(store: Storage) -> None:
     backend = store.open()
-    assert backend.load("x") is backend.find("x") is backend.revision("x") is backend.figures("x") is None
-    assert backend.load_from("x", 0) is None and backend.open("x") is None and not backend.delete("x")
-    assert backend.ids() == [] and backend.list().sessions == backend.list().problems == ()
+    for look in (backend.load, backend.find, backend.revision, backend.figures, backend.open):
+        assert look("x") is None
+    assert backend.load_from("x", 0) is None and not backend.delete("x")
+    assert (backend.ids(), backend.list()) == ([], Listing((), ()))
     assert not backend.is_taken(HEAD)
     backend.close()
 
@@ -281,8 +282,8 @@ def test_a_fork_that_is_refused_stores_nothing(store: Storage) -> None:
         fork_stored(backend, "nobody", child_id=HEAD.id)
     with pytest.raises(SessionNotFound):
         fork_stored(backend, "nobody")
-    for wrong in ({"boundary": 2}, {"boundary": 0}, {"turn": 7}):
+    for boundary, number in ((2, None), (0, None), (None, 7)):
         with pytest.raises(SessionForkError):
-            fork_stored(backend, HEAD.id, **wrong)
+            fork_stored(backend, HEAD.id, boundary=boundary, turn=number)
     assert backend.ids() == [HEAD.id]
     backend.close()

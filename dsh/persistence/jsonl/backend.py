@@ -5,6 +5,7 @@ appended to in the encoding it has.
 """
 
 import logging
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -172,16 +173,19 @@ class JsonlBackend:
         problems: _Problems = []
         for project in projects(self.root):
             try:
-                folders = sorted(project.iterdir())
+                with os.scandir(project) as entries:
+                    found = sorted((entry.name, entry.is_dir()) for entry in entries)
             except OSError as error:
                 problems.append(StoredProblem(str(project), _reason(error)))
                 continue
-            for folder in folders:
-                self._list_folder(folder, sessions, problems)
+            for name, is_folder in found:
+                self._list_folder(project / name, is_folder, sessions, problems)
         return Listing(tuple(sessions.values()), tuple(problems))
 
-    def _list_folder(self, folder: Path, sessions: dict[str, StoredSession], problems: _Problems) -> None:
-        if not folder.is_dir():
+    def _list_folder(
+        self, folder: Path, is_folder: bool, sessions: dict[str, StoredSession], problems: _Problems
+    ) -> None:
+        if not is_folder:
             if folder.name.endswith((".jsonl", ".jsonl.zstd")):
                 problems.append(StoredProblem(str(folder), "a log lies where a session's folder is expected"))
             return

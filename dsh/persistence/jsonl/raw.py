@@ -57,7 +57,7 @@ def incomplete_header(path: Path, found: bytes) -> SessionCorruption:
     if not found:
         return NotASessionLog("the file is empty", path=str(path), line=1, offset=0)
     if _is_foreign(found):
-        return not_a_log(path, "not JSON, and without an end")
+        return not_a_log(path, "it is not complete, and not JSON")
     return SessionCorruption("the header is not complete", path=str(path), line=1, offset=0)
 
 

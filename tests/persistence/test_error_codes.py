@@ -1,0 +1,79 @@
+"""Every refusal says by its code what kind it is, leaves every byte as it was, and gives one next step."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from dsh.persistence.error import LogRefusal, PersistenceError, SessionCorruption, SessionNotDurable
+from dsh.persistence.jsonl.frames import encode_frame
+from tests.persistence.golden import BODY, HEADER, TEXT, framed, line, turn_end, turn_start, view_of
+
+VERSION = HEADER.replace(b'"version":0', b'"version":1')
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (b"", "NOT_A_SESSION_LOG"),
+        (b"hello", "NOT_A_SESSION_LOG"),
+        (b"hello\nworld\n", "NOT_A_SESSION_LOG"),
+        (b'{"name":"x","version":"1.0"}\n', "NOT_A_SESSION_LOG"),
+        (b"[]\n", "NOT_A_SESSION_LOG"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0", "NOT_A_SESSION_LOG"),
+        (b"SQLite format 3\0", "NOT_A_SESSION_LOG"),
+        (encode_frame(b"some other text\n"), "NOT_A_SESSION_LOG"),
+        (encode_frame(b"some\nother text\n"), "NOT_A_SESSION_LOG"),
+        (HEADER[:-1], "CORRUPT_SESSION"),
+        (HEADER[:30], "CORRUPT_SESSION"),
+        (encode_frame(HEADER)[:-3], "CORRUPT_SESSION"),
+        (encode_frame(HEADER + BODY[0]), "CORRUPT_SESSION"),
+        (HEADER.replace(b'"createdAt":', b'"createdAt":-'), "CORRUPT_SESSION"),
+        (HEADER + b"rubbish\n" + turn_end(1), "CORRUPT_SESSION"),
+        (framed(turn_start(3)), "CORRUPT_SESSION"),
+        (VERSION, "SESSION_VERSION_UNSUPPORTED"),
+        (VERSION + b"whatever\n", "SESSION_VERSION_UNSUPPORTED"),
+        (HEADER + line("new.kind/x", 0, {}), "SESSION_TYPE_UNKNOWN"),
+        (framed(line("new.kind/x", 0, {})), "SESSION_TYPE_UNKNOWN"),
+    ],
+)
+def test_a_log_that_is_refused_says_why(tmp_path: Path, data: bytes, code: str) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(data)
+    with pytest.raises(LogRefusal) as caught:
+        view_of(path)
+    assert caught.value.code == code
+    assert str(path) in caught.value.message and caught.value.hint and caught.value.exit_code == 1
+    assert path.read_bytes() == data
+
+
+def test_what_is_no_file_is_told_apart(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe"):
+        with pytest.raises(SessionCorruption) as caught:
+            view_of(path)
+        assert caught.value.code == "SESSION_LOG_NOT_A_FILE" and caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "advice"),
+    [
+        (errno.ENOSPC, "SESSION_DISK_FULL", "room"),
+        (errno.EDQUOT, "SESSION_QUOTA_EXCEEDED", "quota"),
+        (errno.EROFS, "SESSION_READ_ONLY", "read-only"),
+        (errno.EACCES, "SESSION_READ_ONLY", "writable"),
+        (errno.EIO, "SESSION_NOT_DURABLE", "intact"),
+        (errno.EFBIG, "SESSION_NOT_DURABLE", "intact"),
+    ],
+)
+def test_a_write_that_the_system_refuses_is_told_by_its_cause(number: int, code: str, advice: str) -> None:
+    error: PersistenceError = SessionNotDurable("x", "/root/log", OSError(number, os.strerror(number)))
+    assert error.code == code and advice in error.hint and error.exit_code == 8
+    assert os.strerror(number) in error.message and "/root/log" in error.message
+
+
+def test_a_healthy_log_has_none(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(TEXT)
+    assert view_of(path).length == 17
