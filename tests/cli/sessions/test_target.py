@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -14,6 +15,9 @@ from dsh.composition.profile import PATCH_FILE, PROFILE_FILE
 from dsh.errors import CompositionError, UsageError
 from dsh.persistence.error import PersistenceError
 from dsh.persistence.jsonl.backend import JsonlBackend
+from dsh.persistence.sqlite.backend import SqliteBackend
+from dsh.session.header import SessionHeader
+from dsh.session.log import Session
 from tests.cli.sessions.home import Home
 
 ROOT = "- id: session-persistence-jsonl\n  config:\n    root: {}\n"
@@ -251,3 +255,62 @@ def test_it_loads_neither_kernel_nor_event_loop_nor_plugins(home: Home, is_patch
     assert done.stderr == ""
     assert {"asyncio", "httpx", "sqlite3", "dsh.kernel", "dsh.plugins", "typer"} & loaded == set()
     assert ("ruamel.yaml" in loaded, "simpleeval" in loaded) == (is_patched, is_patched)
+
+
+# -- databases -----------------------------------------------------------------------------------------
+
+
+def stored_in(path: Path, session_id: str, *, journal_mode: Literal["wal", "delete"] = "wal") -> None:
+    backend = SqliteBackend(path, journal_mode=journal_mode)
+    session = Session.seeded(SessionHeader(id=session_id, created_at=1, cwd=str(Path.cwd())), [])
+    backend.append(session.header, session.entries())
+    backend.close()
+
+
+@pytest.mark.parametrize("journal_mode", ["wal", "delete"])
+def test_root_may_be_a_database_which_keeps_its_journal_mode(
+    home: Home, journal_mode: Literal["wal", "delete"]
+) -> None:
+    path = home.work / "logs.db"
+    stored_in(path, "abc", journal_mode=journal_mode)
+    version = path.read_bytes()[18:20]
+
+    backend = open_place(Place(root="logs.db"))
+    log = find_stored("last", backend)
+
+    assert (log.session_id, log.path, log.view().length) == ("abc", None, 1)
+    assert backend.delete("abc")
+    backend.close()
+    assert path.read_bytes()[18:20] == version == {"wal": b"\2\2", "delete": b"\1\1"}[journal_mode]
+
+
+def test_a_profile_may_keep_them_in_a_database(home: Home) -> None:
+    home.profile(
+        "- id: session-persistence-jsonl\n  disabled: true\n"
+        "- insert:\n    - id: db\n      name: session-persistence-sqlite\n"
+        "      config: {path: !expr \"home('logs.db')\", journalMode: delete}\n"
+    )
+    path = home.path / "logs.db"
+
+    assert open_place(Place()).list().sessions == ()
+    assert not path.exists()  # looking creates nothing
+
+    backend = open_place(Place())
+    session = Session.seeded(SessionHeader(id="abc", created_at=1, cwd=str(home.work)), [])
+    backend.append(session.header, session.entries())
+    backend.close()
+
+    assert path.read_bytes()[18:20] == b"\1\1"
+    assert found("last") == "abc"
+
+
+def test_what_is_kept_in_memory_only_is_not_stored(
+    home: Home, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    home.profile(
+        "- id: session-persistence-jsonl\n  disabled: true\n"
+        "- insert:\n    - {id: db, name: session-persistence-sqlite, config: {path: ':memory:'}}\n"
+    )
+
+    assert root_of(Place()) == home.sessions
+    assert b"in memory only" in capfdbinary.readouterr().err
