@@ -528,7 +528,22 @@ def test_a_checkpoint_that_nothing_prices_is_a_warning() -> None:
 
 # -- damage --------------------------------------------------------------------------------------
 
-ODD = (None, True, -1, 3, 1.5, "", "x", [], [[]], [{}], {}, {"kind": "x"}, {"blocks": 7}, "append")
+ODD: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    3,
+    1.5,
+    "",
+    "x",
+    [],
+    [[]],
+    [{}],
+    {},
+    {"kind": "x"},
+    {"blocks": 7},
+    "append",
+)
 
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:
@@ -544,7 +559,7 @@ def test_a_log_that_opens_is_checked_whatever_it_holds(data: st.DataObject) -> N
     """No payload, however odd, breaks the check."""
     events = data.draw(st.sampled_from([compacted(), with_digests()]))
     for _ in range(data.draw(st.integers(1, 3))):
-        container, key = data.draw(st.sampled_from(list(places(events))))
+        container, key = data.draw(st.sampled_from([place for event in events for place in places(event)]))
         container[key] = data.draw(st.sampled_from(ODD))
     try:
         log = opened(list(events))

@@ -131,7 +131,8 @@ class Compactions:
             self._findings.warning("REPLACEMENT_UNPRICED", event.seq, said)
             return
         named = _field(meter.data, "shadowedSeqs")
-        missing = set(named if isinstance(named, list | tuple) else ()) - set(event.sources or ())
+        seqs = map(safe_int, named if isinstance(named, list | tuple) else ())
+        missing = {seq for seq in seqs if seq is not None} - set(event.sources or ())
         if missing:
             said = f"{event.type} does not cite event {min(missing)}, which {wanted} says it replaces"
             self._findings.error("COMPACTION", event.seq, said)

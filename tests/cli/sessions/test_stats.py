@@ -14,11 +14,14 @@ from dsh.cli.sessions.place import Place
 from dsh.cli.sessions.stats import stats
 from dsh.cli.sessions.terminal import Look
 from dsh.cli.sessions.timeline import Span, StepTimes, TurnTimes, drawn, duration, lanes, timeline
+from dsh.session.error import SessionError
 from dsh.session.event import SessionEvent
+from dsh.session.restore import restore
 from dsh.session.value import freeze
 from tests.corpus import CORPUS, needs_corpus
 from tests.persistence.golden import HEADER, TEXT, framed
-from tests.session.build import T0, call_block, reply, result
+from tests.session.build import T0, call_block, header, reply, result
+from tests.session.sound import body
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -294,6 +297,22 @@ def test_any_times_are_drawn_inside_of_the_terminal(times: list[int], columns: i
     )
     assert all(width(row.rstrip("\n")) <= max(columns, 45) for row in rows)
     assert not any("\x1b" in row for row in rows)
+
+
+@given(st.data())
+def test_a_log_that_opens_has_a_timeline_whatever_it_holds(data: st.DataObject) -> None:
+    events = body()
+    for _ in range(data.draw(st.integers(1, 3))):
+        event = data.draw(st.sampled_from(events))
+        if isinstance(event["data"], dict):
+            event["data"][data.draw(st.sampled_from(list(event["data"]) or ["x"]))] = data.draw(
+                st.sampled_from([None, -1, "x", [], {}, True])
+            )
+    try:
+        log = restore(header(), list(events)).view
+    except SessionError:
+        return
+    assert list(drawn(timeline(log.walk()), Look()))
 
 
 @pytest.mark.parametrize(
