@@ -41,11 +41,15 @@ LOG_ONLY = Plan(None, None)
 class SurfaceState:
     """The seqs that the model sees now, in model order, and how often some were replaced."""
 
-    __slots__ = ("generation", "nodes")
+    __slots__ = ("_hints", "_taken", "generation", "nodes")
 
     def __init__(self) -> None:
         self.nodes: list[int] = []
         self.generation = 0
+        self._hints: dict[int, int] = {}
+        """By seq, a position plus what had been taken out when it was noted; empty before any replacement."""
+        self._taken = 0
+        """How many positions replacements have taken out."""
 
     def copy(self) -> "SurfaceState":
         """An independent state with the same contents."""
@@ -75,18 +79,37 @@ class SurfaceState:
         """Apply a plan of this very state."""
         if plan.shadowed is not None:
             first, last = plan.shadowed
+            for gone in self.nodes[first : last + 1]:
+                self._hints.pop(gone, None)
             self.nodes[first : last + 1] = [seq]
+            self._taken += last - first
+            self._hints[seq] = first + self._taken
             self.generation += 1
         elif plan.surface is not None:
             self.nodes.append(seq)
 
+    def _position(self, seq: int) -> int | None:
+        """Where a seq stands in `nodes`; the search begins where it stands at the earliest.
+
+        A hint less all that was taken out is never too high, and too low by what was taken out behind it.
+        """
+        nodes, hints = self.nodes, self._hints
+        for position in range(len(nodes) - 1, -1, -1):
+            if nodes[position] in hints:
+                break
+            hints[nodes[position]] = position + self._taken
+        hint = hints.get(seq)
+        if hint is None:
+            return None
+        return nodes.index(seq, max(hint - self._taken, 0))
+
     def _span(self, surface: Any) -> tuple[int, int]:
         ends = []
         for rule, key in ((7, "start"), (8, "end")):
-            try:
-                ends.append(self.nodes.index(surface[key]))
-            except ValueError:
-                raise SurfaceError(rule, f"replace: {key} {surface[key]} is not on the surface") from None
+            position = self._position(surface[key])
+            if position is None:
+                raise SurfaceError(rule, f"replace: {key} {surface[key]} is not on the surface")
+            ends.append(position)
         if ends[0] > ends[1]:
             raise SurfaceError(9, f"replace: {surface['start']} stands after {surface['end']} on the surface")
         return ends[0], ends[1]

@@ -57,7 +57,8 @@ def test_each_event_is_written_as_it_was_decoded(event: JsonObject) -> None:
 
 @pytest.mark.parametrize("kind", sorted(KNOWN - {"session/end-seed"}))
 def test_each_payload_misses_its_fields_and_no_other_value_stands_for_it(kind: str) -> None:
-    for wrong in ({}, [], None, 1, "x"):
+    others: tuple[Any, ...] = ({}, [], None, 1, "x")
+    for wrong in others:
         with pytest.raises(InvalidEvent, match=f"^{kind}: "):
             check_payload(kind, wrong)
 

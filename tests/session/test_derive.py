@@ -64,7 +64,7 @@ def test_a_reply_that_only_carries_usage_is_not_shown() -> None:
     assert log.derive_messages() == ()
 
 
-def test_deriving_costs_as_much_as_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_event_is_projected_once_whatever_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     log, projected = session(), []
     original = dsh.session.derive.project
 
@@ -83,7 +83,7 @@ def test_deriving_costs_as_much_as_is_new(monkeypatch: pytest.MonkeyPatch) -> No
         "user/message", prompt("y", "m-10"), surface={"op": "replace", "start": 0, "end": 8}, sources=range(9)
     )
     assert len(log.derive_messages()) == 2
-    assert projected[10:] == [10, 9]
+    assert projected[10:] == [10]
 
 
 def test_derived_messages_are_the_very_objects_of_the_log() -> None:
