@@ -31,7 +31,7 @@ def in_words(figures: StorageFigures) -> list[tuple[str, str]]:
         ("packing", _told(figures.text_bytes, figures.unpacked_bytes)),
     ]
     if figures.encoding != "plain":
-        lines.append(("storage", _told(figures.stored_bytes, figures.text_bytes)))
+        lines.append((figures.encoding, _told(figures.stored_bytes, figures.text_bytes)))
     return lines
 
 
