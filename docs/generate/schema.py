@@ -30,8 +30,12 @@ def keys_of(schema: type[msgspec.Struct]) -> list[Key]:
 
 
 def _keys(schema: type[msgspec.Struct], prefix: str) -> Iterator[Key]:
-    docs = field_docs(schema)
     described = kinds.type_info(schema)
+    if isinstance(described, kinds.DictType):
+        for suffix, nested in _structs(described):
+            yield from _keys(nested, f"{prefix}{suffix.removeprefix('.')}.")
+        return
+    docs = field_docs(schema)
     assert isinstance(described, kinds.StructType)
     for field in described.fields:
         path = prefix + field.encode_name

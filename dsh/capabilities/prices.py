@@ -24,6 +24,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What a person says of one route."""
 
     price: Price | None = None
+    """What its tokens cost; without it no cost is shown."""
 
 
 class PricesError(CompositionError):

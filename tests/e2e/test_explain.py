@@ -230,7 +230,9 @@ def test_the_settings_over_a_row_are_told_with_their_lines(space: Workspace) -> 
     assert found["llm-deepseek"]["settings"][0]["values"] == []
     assert found["tools"]["settings"] == []
     sections = {row["settings"][0]["section"] for row in found.values() if row["settings"]}
-    assert sections == {"agent-default-model", "agent-loop", "llm-deepseek", "permission", "shell"}
+    assert sections == {
+        "agent-default-model", "agent-loop", "llm-deepseek", "models", "permission", "shell",
+    }  # fmt: skip
 
     told = space.run("explain", "bash-sandbox").stdout.splitlines()
     start = told.index("  settings   section shell counts over this")

@@ -12,9 +12,10 @@ from tests.e2e.reply import text
 NEEDED = {
     "llm": ["llm-deepseek", "agent-loop", "headless-runner"],
     "session": [
-        "session-title", "session-persistence-jsonl", "session-checkpoint-policy", "agent-loop",
-        "headless-runner",
+        "session-title", "session-persistence-jsonl", "session-checkpoint-policy", "session-projection",
+        "session-stats", "session-projection-cache", "agent-loop", "headless-runner",
     ],
+    "session-projection": ["session-stats", "session-projection-cache"],
     "agent": ["agent-loop", "headless-runner"],
     "agent-default-model": ["headless-runner"],
     "agent-loop": ["headless-runner"],
@@ -37,7 +38,8 @@ NEEDED = {
 """The rows that then wait, by the row that is gone."""
 DISPENSABLE = [
     "timer", "llm-retry", "credentials", "settings", "session-title", "session-title-llm",
-    "session-persistence-jsonl", "session-checkpoint-policy", "session-composition", "permission",
+    "session-persistence-jsonl", "session-checkpoint-policy", "session-stats",
+    "session-projection-cache", "session-composition", "permission",
     "fs-observation-policy", "timeout-policy", "tool-bash", "tool-fs", "tool-fs-search",
 ]  # fmt: skip
 """Without these a question is answered all the same."""

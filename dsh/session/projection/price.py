@@ -16,6 +16,7 @@ class Price(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     input: UsdPerMillion
     """Of input that was not cached."""
     output: UsdPerMillion
+    """Of output, reasoning included."""
     cache_read: UsdPerMillion | None = None
     """Of input read from the provider's cache; unset: as other input."""
     cache_write: UsdPerMillion | None = None
