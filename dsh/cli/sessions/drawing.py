@@ -18,9 +18,9 @@ from dsh.cli.sessions.conversation_item import (
     TurnEnd,
     TurnStart,
 )
-from dsh.cli.sessions.output import block, line
+from dsh.cli.sessions.output import block
 from dsh.cli.sessions.terminal import Look, Style
-from dsh.cli.sessions.wording import call_state, end_facts, facts, moment, reply_facts, said_facts
+from dsh.cli.sessions.wording import call_state, end_facts, facts, moment, one_line, reply_facts, said_facts
 from dsh.masking import masked
 from dsh.persistence.view import LogView
 
@@ -33,7 +33,7 @@ CONTEXT_LINES = 6
 def heading(view: LogView, place: str, look: Look) -> Iterator[str]:
     """Where the session comes from, a line for each fact."""
     for label, value in facts(view, place):
-        yield look.styled("dim", f"{label:<9} ") + line(masked(value)) + "\n"
+        yield look.styled("dim", f"{label:<9} ") + one_line(value) + "\n"
 
 
 def drawn(items: Iterable[Item], look: Look) -> Iterator[str]:
@@ -57,9 +57,8 @@ def drawn(items: Iterable[Item], look: Look) -> Iterator[str]:
             case Note():
                 yield from _note(item, look, "")
             case Piece():
-                text = line(masked(item.text))
-                head = look.styled("dim", f"  +{item.offset_ms / 1000:.3f} s  {line(item.kind):<11}")
-                yield f"{head} {text}\n".rstrip(" ")
+                head = f"  +{item.offset_ms / 1000:.3f} s  {one_line(item.kind):<11}"
+                yield f"{look.styled('dim', head)} {one_line(item.text)}".rstrip() + "\n"
 
 
 def _end(end: TurnEnd, look: Look) -> Iterator[str]:
@@ -103,7 +102,7 @@ def _call(call: Call, look: Look) -> Iterator[str]:
     result = call.result
     state = " · ".join(call_state(call))
     failing = call.is_fragment or result is None or result.is_error
-    name = line(call.name or f"call {call.id}")
+    name = one_line(call.name or f"call {call.id}")
     yield f"  {look.styled('tool', '▸ ' + name)} {look.styled('bad' if failing else 'dim', state)}\n"
     for text in argument_texts(call.arguments):
         yield from look.excerpt(block(masked(text)), "    ", "tool", most=RESULT_LINES)
@@ -117,7 +116,7 @@ def _call(call: Call, look: Look) -> Iterator[str]:
 
 def _note(note: Note, look: Look, indent: str) -> Iterator[str]:
     style: Style = "bad" if note.is_error else "dim"
-    yield from look.lines(f"· {line(masked(note.text))}", indent or "  ", style)
+    yield from look.lines(f"· {one_line(note.text)}", indent or "  ", style)
     if note.detail:
         yield from look.excerpt(block(masked(note.detail)), f"{indent}    ", "dim", most=RESULT_LINES)
 

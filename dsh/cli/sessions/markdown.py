@@ -32,7 +32,8 @@ from dsh.persistence.view import LogView
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&!])")
 _TICKS = re.compile("`+")
 _FENCE = re.compile(r"(`{3,}[^`]*|~{3,}.*)$")
-_INDENTED_FENCE = re.compile(r"^[ \t>*+\-\d.)]+(```|~~~)", re.MULTILINE)
+_UNSURE_FENCE = re.compile(r"^(?:[ \t>*+\-\d.)]+(?:```|~~~)|(?:```|~~~).*\|)", re.MULTILINE)
+"""Part of a list, a quote or a table, perhaps: where such a fence ends is for its reader to say."""
 
 
 def markdown(view: LogView, items: Iterable[Item], place: str) -> Iterator[str]:
@@ -120,7 +121,7 @@ def quoted(text: str) -> str:
     """Markdown of somebody else as a block quote, in which HTML and pictures are text."""
     text = block(text).strip("\n")
     lines = text.split("\n")
-    fenced = [False] * len(lines) if _INDENTED_FENCE.search(text) else list(_in_fence(lines))
+    fenced = [False] * len(lines) if _UNSURE_FENCE.search(text) else list(_in_fence(lines))
     codes = [_CodeSpans("" if is_fenced else shown) for shown, is_fenced in zip(lines, fenced, strict=True)]
     is_trusted = all(code.is_balanced for code in codes)
     out: list[str] = []

@@ -16,6 +16,8 @@ _SGR: dict[str, str] = {
     "bad": "31",
 }
 NARROWEST = 20
+LEAST_ROOM = 8
+"""Columns that a text has behind its indent."""
 UNFOLDED = 1000
 """Characters of one line that are shown where there is no width."""
 RULE = 80
@@ -71,7 +73,7 @@ class Look(NamedTuple):
         if self.columns is None:
             yield line
             return
-        room = max(self.columns - len(indent), NARROWEST)
+        room = max(self.columns - len(indent), LEAST_ROOM)
         while width(line) > room:
             head = line[: _fitting(line, room)]
             at_blank = head.rfind(" ", len(head) - len(head.lstrip()))

@@ -13,6 +13,11 @@ from dsh.session.value import JsonObject
 UNSEEN = "the model no longer sees this"
 
 
+def one_line(text: str) -> str:
+    """Text of a log on one line, keys masked."""
+    return line(masked(text))
+
+
 def facts(view: LogView, place: str, *, is_utc: bool = False) -> Iterator[tuple[str, str]]:
     """What there is to say of a session as a whole, label and value."""
     header = view.header
@@ -65,7 +70,7 @@ def call_state(call: Call) -> Iterator[str]:
         yield "no result" if call.started_ms is not None else "not started, no result"
     else:
         if result.is_error or result.code:
-            yield f"failed{f' ({line(result.code)})' if result.code else ''}"
+            yield f"failed{f' ({one_line(result.code)})' if result.code else ''}"
         if call.duration_ms is not None:
             yield seconds(call.duration_ms)
         if result.is_made_up:
@@ -76,7 +81,7 @@ def call_state(call: Call) -> Iterator[str]:
 
 def reply_facts(reply: Reply) -> list[str]:
     """Route, step, duration and tokens of a reply, and what is special about it."""
-    facts = [line(reply.route), f"step {reply.step}"]
+    facts = [one_line(reply.route), f"step {reply.step}"]
     if reply.duration_ms is not None:
         facts.append(seconds(reply.duration_ms))
     if reply.usage is not None and (used := usage_text(reply.usage)):
@@ -90,7 +95,7 @@ def reply_facts(reply: Reply) -> list[str]:
 
 def said_facts(said: Said) -> list[str]:
     """Who put a message in, and what is special about it."""
-    facts = [line(masked(said.who))]
+    facts = [one_line(said.who)]
     if said.is_summary:
         facts.append("in place of earlier messages")
     if said.is_replaced:
@@ -101,7 +106,7 @@ def said_facts(said: Said) -> list[str]:
 def end_facts(end: TurnEnd) -> list[str]:
     """Why a turn ended, and what it consisted of."""
     facts = [
-        f"turn {end.turn}: {line(masked(end.reason))}",
+        f"turn {end.turn}: {one_line(end.reason)}",
         f"{end.steps} step{'' if end.steps == 1 else 's'}",
         seconds(end.duration_ms),
     ]
