@@ -4,12 +4,13 @@ State: the views that were read last, kept while their file does not change; and
 are written here. The caller sees to it that only one operation on an id runs at a time.
 """
 
+import errno
 from collections.abc import Sequence
 from typing import Any
 
 from dsh.persistence.backend import Backend, Packed
 from dsh.persistence.chain import Worker
-from dsh.persistence.error import PersistenceError, SessionCollision, SessionNotFound
+from dsh.persistence.error import PersistenceError, SessionCollision, SessionNotDurable, SessionNotFound
 from dsh.persistence.tail import read_tail
 from dsh.persistence.view import LogView, build_view
 from dsh.session.chunk_run import ChunkRun, Entry, entry_start, entry_stop
@@ -130,10 +131,14 @@ class ColdLogs:
 
         Raises:
             SessionBusy: another process writes it.
+            SessionNotDurable: it cannot be written.
             SessionNotFound, SessionCorruption, SessionFormatUnsupported, OSError: the log is as it was.
         """
         await self._worker.call(self._backend.release, session_id)
-        stored = await self._worker.call(self._backend.open, session_id)
+        try:
+            stored = await self._worker.call(self._backend.open, session_id)
+        except OSError as error:
+            raise self._told(session_id, error) from error
         if stored is None:
             raise SessionNotFound(session_id)
         self._written.pop(session_id, None)
@@ -142,10 +147,20 @@ class ColdLogs:
             if view.needs_repair:
                 self._views.pop(session_id, None)
                 await self._worker.call(self._backend.repair, stored, view.closers, view.recovered)
+        except OSError as error:
+            await self._worker.call(self._backend.release, session_id)
+            raise SessionNotDurable(session_id, stored.place, error) from error
         except BaseException:
             await self._worker.call(self._backend.release, session_id)
             raise
         return view
+
+    def _told(self, session_id: str, error: OSError) -> Exception:
+        """What to tell of a log that could not be opened for writing: that it cannot be written, if so."""
+        is_lock = str(error.filename or "").endswith(".lock")
+        if is_lock or error.errno in (errno.EROFS, errno.ENOSPC, errno.EDQUOT):
+            return SessionNotDurable(session_id, self._backend.name, error)
+        return error
 
 
 def _follows(session_id: str, seq: int, entries: Sequence[Entry]) -> int:

@@ -6,8 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from dsh.persistence.coordinator import Coordinator
 from dsh.persistence.error import LogRefusal, PersistenceError, SessionCorruption, SessionNotDurable
+from dsh.persistence.jsonl.backend import JsonlBackend
 from dsh.persistence.jsonl.frames import encode_frame
+from dsh.session.header import SessionHeader
+from dsh.session.log import Session
+from tests.aio import aio
+from tests.persistence.faults import FaultyFiles
 from tests.persistence.golden import BODY, HEADER, TEXT, framed, line, turn_end, turn_start, view_of
 
 VERSION = HEADER.replace(b'"version":0', b'"version":1')
@@ -77,3 +83,33 @@ def test_a_healthy_log_has_none(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(TEXT)
     assert view_of(path).length == 17
+
+
+@aio
+async def test_a_resume_that_cannot_be_written_is_refused_with_that_code(tmp_path: Path) -> None:
+    path = tmp_path / "--srv-app--" / "demo.1" / "session.jsonl"
+    path.parent.mkdir(parents=True)
+    data = HEADER + turn_start(0) + b'{"type":"tu'
+    path.write_bytes(data)
+    for method in ("prepare", "load"):
+        coordinator = Coordinator(JsonlBackend(tmp_path, files=FaultyFiles(0, errno.ENOSPC)))
+        with pytest.raises(SessionNotDurable) as caught:
+            await getattr(coordinator, method)("demo.1")
+        assert caught.value.code == "SESSION_DISK_FULL"
+        assert path.read_bytes() == data
+        await coordinator.close()
+
+
+@aio
+async def test_a_live_session_says_why_it_is_not_stored_until_it_is(tmp_path: Path) -> None:
+    coordinator = Coordinator(JsonlBackend(tmp_path, files=FaultyFiles(0, errno.EROFS)))
+    session = Session(SessionHeader(id="x", created_at=1, cwd="/srv", delegation_depth=0))
+    coordinator.attach(session, is_new=True)
+    session.append("turn/start", {"turn": 1})
+    with pytest.raises(SessionNotDurable):
+        await coordinator.flush(session)
+    trouble = coordinator.trouble("x")
+    assert trouble is not None and trouble.code == "SESSION_READ_ONLY"
+    await coordinator.flush(session)
+    assert coordinator.trouble("x") is None
+    await coordinator.close()

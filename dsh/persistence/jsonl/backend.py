@@ -38,6 +38,9 @@ from dsh.session.chunk_run import Entry, expand
 from dsh.session.header import SessionHeader
 from dsh.session.value import encode
 
+PLACES_KEPT = 1024
+"""So many sessions are remembered by their place."""
+
 _Problems = list[StoredProblem]
 _log = logging.getLogger("dsh.session-persistence")
 
@@ -75,6 +78,8 @@ class JsonlBackend:
         self._pack_chunks = pack_chunks
         self._files = files or Files()
         self._open: dict[str, _OpenLog] = {}
+        self._places: dict[str, Path] = {}
+        """Where logs were found; looked at before every project is, the one used last is the last."""
 
     # -- looking -----------------------------------------------------------------------------------
 
@@ -104,7 +109,15 @@ class JsonlBackend:
         """
         if (log := self._open.get(session_id)) is not None and log.identity is not None:
             return log.path
+        known = self._places.pop(session_id, None)
+        if known is not None and logs_in(known.parent) == [known]:
+            self._places[session_id] = known
+            return known
         found = logs_of(self.root, session_id)
+        if len(found) == 1:
+            self._places[session_id] = found[0]
+            while len(self._places) > PLACES_KEPT:
+                del self._places[next(iter(self._places))]
         if len(found) > 1:
             places = " and ".join(str(path) for path in found)
             raise SessionCorruption(
