@@ -99,7 +99,7 @@ class Database:
         if self.is_memory:
             return False
         try:
-            uri = f"{Path(self.path).as_uri()}?mode=ro"
+            uri = _read_only(Path(self.path))
             with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=0, isolation_level=None)) as db:
                 found = db.execute(
                     "SELECT 1 FROM sessions WHERE id = CAST(? AS TEXT)", (utf8(session_id),)
@@ -140,9 +140,7 @@ class Database:
             create_file(path)
             found = path.lstat()
         self._is_read_only = not os.access(path, os.W_OK)
-        uri = f"{path.as_uri()}?mode={'ro' if self._is_read_only else 'rw'}"
-        if self._is_read_only and not os.access(path.parent, os.W_OK) and not _has_journal(path):
-            uri += "&immutable=1"
+        uri = _read_only(path) if self._is_read_only else f"{path.as_uri()}?mode=rw"
         self._file = found.st_dev, found.st_ino
         self._db = self._open(uri, creates=creates)
         return self._db
@@ -243,5 +241,7 @@ def _transaction(db: sqlite3.Connection, begin: str) -> Iterator[None]:
         raise
 
 
-def _has_journal(path: Path) -> bool:
-    return any(path.with_name(path.name + end).exists() for end in ("-wal", "-journal"))
+def _read_only(path: Path) -> str:
+    """How to open a database for reading so that no file beside it is made that would stay."""
+    has_journal = any(path.with_name(path.name + end).exists() for end in ("-wal", "-journal"))
+    return f"{path.as_uri()}?mode=ro" + ("" if has_journal else "&immutable=1")

@@ -44,6 +44,13 @@ def log(
     return session
 
 
+def titled(session: Session, count: int, title: str = "a title " * 100) -> Session:
+    """The session with so many titles behind its last turn, each of 800 bytes where nothing else is said."""
+    for _ in range(count):
+        session.append("session/title", {"title": title, "source": {"kind": "user"}, "messageSeqs": []})
+    return session
+
+
 def stored(path: Path, *sessions: Session) -> Path:
     """A database with these sessions in it, closed."""
     backend = SqliteBackend(path)
