@@ -39,7 +39,7 @@ def _keys(schema: type[msgspec.Struct], prefix: str) -> Iterator[Key]:
     assert isinstance(described, kinds.StructType)
     for field in described.fields:
         path = prefix + field.encode_name
-        yield Key(path, _kind(field.type), _default(field), docs.get(field.name, ""))
+        yield Key(path, kind_in_words(field.type), _default(field), docs.get(field.name, ""))
         for suffix, nested in _structs(field.type):
             yield from _keys(nested, f"{path}{suffix}.")
 
@@ -71,13 +71,13 @@ def _told(value: Any) -> Any:
     return msgspec.to_builtins(value)
 
 
-def _kind(kind: kinds.Type) -> str:
+def kind_in_words(kind: kinds.Type) -> str:
     """A type in words."""
     match kind:
         case kinds.Metadata(type=inner):
-            return _kind(inner)
+            return kind_in_words(inner)
         case kinds.UnionType(types=members):
-            named = [_kind(member) for member in members if not isinstance(member, kinds.NoneType)]
+            named = [kind_in_words(member) for member in members if not isinstance(member, kinds.NoneType)]
             return " or ".join(named)
         case kinds.LiteralType(values=words):
             return " \u00b7 ".join(f"`{word}`" for word in words)
@@ -90,9 +90,9 @@ def _kind(kind: kinds.Type) -> str:
         case kinds.BoolType():
             return "`true` \u00b7 `false`"
         case kinds.ListType(item_type=item) | kinds.VarTupleType(item_type=item):
-            return f"list of {_kind(item)}"
+            return f"list of {kind_in_words(item)}"
         case kinds.DictType(value_type=item):
-            return f"mapping of names to {_kind(item)}"
+            return f"mapping of names to {kind_in_words(item)}"
         case kinds.StructType() | kinds.TypedDictType():
             return "mapping"
         case kinds.CustomType(cls=cls):
