@@ -1,0 +1,280 @@
+"""The row over a real kernel and a real store: live sessions become rows, flush means durable."""
+
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dsh.errors import CompositionError
+from dsh.kernel import Context, Fiber, ValidationError, resolve_config
+from dsh.persistence.error import SessionBusy, SessionCollision
+from dsh.persistence.service import PERSISTENCE
+from dsh.persistence.sqlite.backend import SqliteBackend
+from dsh.persistence.view import LogView, build_view
+from dsh.plugins import session as session_row
+from dsh.plugins import session_persistence_sqlite as row
+from dsh.session.chunk import TextDelta
+from dsh.session.store import SESSIONS, SessionStore
+from tests.aio import aio
+
+COMPLETED = {"turn": 1, "reason": {"kind": "completed"}}
+
+
+async def mounted(path: Path | str, **options: object) -> tuple[Context, SessionStore, Fiber]:
+    ctx = Context()
+    await ctx.plugin(session_row)
+    fiber = await ctx.plugin(row, {"path": str(path), **options})
+    store = ctx.get(SESSIONS)
+    assert store is not None
+    return ctx, store, fiber
+
+
+def stored(path: Path, session_id: str = "one") -> LogView:
+    backend = SqliteBackend(path)
+    found = backend.load(session_id)
+    assert found is not None
+    backend.close()
+    return build_view(found)
+
+
+def types_of(path: Path) -> list[str]:
+    view = stored(path)
+    return [event.type for event in view.events(0, view.stored_length)]
+
+
+@aio
+async def test_after_a_flush_everything_is_in_the_database(tmp_path: Path) -> None:
+    path = tmp_path / "sessions" / "s.db"
+    ctx, store, _ = await mounted(path)
+    session, _ = store.create("one", cwd="/srv/app")
+    await store.flush(session)
+    assert not path.parent.exists()
+
+    session.append("turn/start", {"turn": 1})
+    session.append("step/start", {"turn": 1, "step": 1})
+    for number in range(1000):
+        session.append_chunk(1, 1, TextDelta(0, f"t{number}"))
+    assert await store.flush(session)
+
+    assert len(types_of(path)) == 1002
+    await ctx.dispose()
+    assert [file.name for file in path.parent.iterdir() if file.is_file()] == ["s.db"]
+
+
+@aio
+async def test_a_database_in_memory_serves_its_process_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ctx, store, _ = await mounted(":memory:")
+    session, effect = store.create("one")
+    session.append("turn/start", {"turn": 1})
+    await store.flush(session)
+    persistence = ctx.get(PERSISTENCE)
+    assert persistence is not None
+    effect()
+    view = await persistence.load("one")
+    assert [event.type for event in view.events()] == ["turn/start", "turn/end"]
+    with pytest.raises(SessionCollision):
+        store.create("one")
+    assert persistence.locate(session.header) is None
+
+    await ctx.dispose()
+    assert list(tmp_path.iterdir()) == []
+
+
+@aio
+async def test_a_session_whose_id_is_stored_is_vetoed(tmp_path: Path) -> None:
+    ctx, store, _ = await mounted(tmp_path / "s.db")
+    session, _ = store.create("one")
+    session.append("turn/start", {"turn": 1})
+    await ctx.dispose()
+
+    ctx, store, _ = await mounted(tmp_path / "s.db")
+    with pytest.raises(SessionCollision):
+        store.create("one")
+    assert store.list() == ()
+    await ctx.dispose()
+
+
+@aio
+async def test_mounting_again_over_an_open_turn_goes_on_where_it_was(tmp_path: Path) -> None:
+    ctx, store, fiber = await mounted(tmp_path / "s.db")
+    session, _ = store.create("one")
+    session.append("turn/start", {"turn": 1})
+    await fiber.dispose()
+    session.append("step/start", {"turn": 1, "step": 1})
+
+    await ctx.plugin(row, {"path": str(tmp_path / "s.db")})
+    await store.flush(session)
+
+    assert types_of(tmp_path / "s.db") == ["turn/start", "step/start"]
+    await ctx.dispose()
+
+
+@aio
+async def test_a_stored_session_is_resumed_and_busy_for_others(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    ctx, store, _ = await mounted(path)
+    session, _ = store.create("one")
+    session.append("turn/start", {"turn": 1})
+    await ctx.dispose()
+
+    ctx, store, _ = await mounted(path)
+    persistence = ctx.get(PERSISTENCE)
+    assert persistence is not None
+    reservation = await persistence.prepare("one")
+    store.enter(reservation.session)
+    store.announce(reservation.session)
+    await store.flush(reservation.session)
+    assert types_of(path) == ["turn/start", "turn/end", "session/end-seed"]
+
+    other, _, _ = await mounted(path)
+    second = other.get(PERSISTENCE)
+    assert second is not None
+    with pytest.raises(SessionBusy, match=str(os.getpid())):
+        await second.prepare("one")
+    await ctx.dispose()
+    await (await second.prepare("one")).release()
+    await other.dispose()
+
+
+@aio
+async def test_a_database_that_is_locked_never_holds_up_the_event_loop(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    ctx, store, _ = await mounted(path, busyTimeoutMs=20_000, writeBatchMaxDelayMs=1)
+    session, _ = store.create("one")
+    session.append("turn/start", {"turn": 1})
+    await store.flush(session)
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+
+    session.append("turn/end", COMPLETED)
+    flushing = asyncio.create_task(store.flush(session))
+    beats = 0
+    for _ in range(20):
+        await asyncio.sleep(0.002)
+        beats += 1
+    store.create("two")  # asks the database whether the id is stored, and does not wait either
+    assert beats == 20 and not flushing.done()
+
+    holder.execute("COMMIT")
+    holder.close()
+    assert await flushing
+    assert types_of(path) == ["turn/start", "turn/end"]
+    await ctx.dispose()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"path": "/x", "journalMode": "off"},
+        {"path": "/x", "journalMode": "memory"},
+        {"path": "/x", "busyTimeoutMs": -1},
+        {"path": "/x", "busyTimeoutMs": 2_147_483_648},
+        {"path": "/x", "preparedSessionCacheSize": 0},
+        {"path": "/x", "writeBatchMaxDelayMs": 0},
+        {"path": "/x", "compression": "none"},
+    ],
+)
+def test_options_out_of_range_are_refused(options: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        resolve_config(row.Config, options)
+
+
+@pytest.mark.parametrize("options", [{"busyTimeoutMs": 0}, {"busyTimeoutMs": 2_147_483_647}])
+def test_the_ends_of_a_range_are_in_it(options: dict[str, object]) -> None:
+    config = resolve_config(row.Config, {"path": "/x", **options})
+    assert isinstance(config, row.Config)
+    assert (config.journal_mode, config.pack_chunks) == ("wal", True)
+
+
+def test_a_path_that_cannot_serve_stops_the_start(tmp_path: Path) -> None:
+    assert row.usable_path(":memory:") == ":memory:"
+    assert row.usable_path(str(tmp_path / "a" / "b" / "s.db")) == str(tmp_path / "a" / "b" / "s.db")
+    (tmp_path / "text").write_text("no database")
+    (tmp_path / "text").chmod(0o600)
+    (tmp_path / "open").touch(mode=0o644)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "text")
+    other = sqlite3.connect(tmp_path / "other")
+    other.execute("PRAGMA application_id = 77")
+    other.execute("CREATE TABLE x (y)")
+    other.close()
+    (tmp_path / "other").chmod(0o600)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    for name, match in [
+        ("text", "no SQLite database"),
+        ("open", "open to others"),
+        ("folder", "no regular file"),
+        ("link", "no regular file"),
+        ("other", "another program's"),
+        ("text/s.db", "no folder of its own"),
+        ("text/a/s.db", "cannot be"),
+    ]:
+        with pytest.raises(CompositionError, match=match) as caught:
+            row.usable_path(str(tmp_path / name))
+        assert str(tmp_path / name.partition("/")[0]) in str(caught.value) and caught.value.hint
+    with pytest.raises(CompositionError, match="empty"):
+        row.usable_path("")
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
+
+
+WRITER = """
+import asyncio, sys
+from dsh.kernel import Context
+from dsh.plugins import session, session_persistence_sqlite
+from dsh.session.chunk import TextDelta
+from dsh.session.store import SESSIONS
+async def main():
+    ctx = Context()
+    await ctx.plugin(session)
+    config = {"path": sys.argv[1], "writeBatchMaxDelayMs": 1, "journalMode": sys.argv[2]}
+    await ctx.plugin(session_persistence_sqlite, config)
+    store = ctx.get(SESSIONS)
+    log, _ = store.create("one", cwd="/srv/app")
+    log.append("turn/start", {"turn": 1})
+    log.append("step/start", {"turn": 1, "step": 1})
+    while True:
+        for number in range(50):
+            log.append_chunk(1, 1, TextDelta(0, f"t{number}"))
+            await asyncio.sleep(0)
+        length = log.length
+        await store.flush(log)
+        print(length, flush=True)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("mode", ["wal", "delete", "truncate", "persist"])
+@pytest.mark.parametrize("flushes", [1, 8])
+def test_what_was_flushed_survives_a_kill(tmp_path: Path, flushes: int, mode: str) -> None:
+    path = tmp_path / "s.db"
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path), mode], stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout is not None
+        promised = 0
+        for _ in range(flushes):
+            promised = int(writer.stdout.readline())
+        writer.send_signal(signal.SIGKILL)
+        promised = max([promised, *map(int, writer.stdout.read().split())])
+
+    view = stored(path)
+
+    assert view.stored_length >= promised
+    assert [event.seq for event in view.events()] == list(range(view.length))
+    assert view.event(view.length - 1).data["reason"] == {"kind": "interrupted"}
+
+    backend = SqliteBackend(path)  # the lock went with the process
+    found = backend.open("one")
+    assert found is not None and found.torn is None
+    backend.repair(found, view.closers, view.recovered)
+    backend.close()
+    assert not stored(path).needs_repair
