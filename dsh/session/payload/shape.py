@@ -127,7 +127,7 @@ def closed(*allowed: str) -> Check:
 
 def mapped(value: Any) -> Mapping[str, Any]:
     """The value, which is an object. Raises `Misfit` if it is none."""
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         raise Misfit(f"expected object, found {type(value).__name__}")
     return value
 
