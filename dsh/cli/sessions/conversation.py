@@ -5,7 +5,6 @@ begins; so no more than a step is held at a time. Whatever a log that opens may 
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from dsh.cli.sessions.conversation_item import (
     Call,
@@ -25,6 +24,7 @@ from dsh.cli.sessions.conversation_item import (
 )
 from dsh.cli.sessions.event_note import ending, note_of, retry_note
 from dsh.cli.sessions.foreign import at, integer_at, json_text, object_at, objects_at, text_at
+from dsh.cli.sessions.streamed import Streamed
 from dsh.persistence.view import LogView
 from dsh.session.chunk_run import ChunkRun
 from dsh.session.event import SessionEvent
@@ -40,7 +40,7 @@ def conversation(view: LogView, *, pieces: bool = False) -> Iterator[Item]:
     reading = _Reading(view)
     for entry in view.walk():
         if isinstance(entry, ChunkRun):
-            reading.streamed.append(entry)
+            reading.streamed.add_run(entry)
             if pieces:
                 yield from reading.ready(force=True)
                 yield from _pieces_of_run(entry, reading.began)
@@ -73,8 +73,8 @@ class _Reading:
 
     def __init__(self, view: LogView) -> None:
         self.out: list[Item] = []
-        self.streamed: list[ChunkRun | SessionEvent] = []
-        """What was streamed since the last message or failure."""
+        self.streamed = Streamed()
+        """Since the last message or failure."""
         self.began = view.header.created_at
         """When the open step or retry began."""
         self._stored = view.stored_length
@@ -121,7 +121,7 @@ class _Reading:
             case "assistant/message":
                 self._reply(event)
             case "assistant/chunk":
-                self.streamed.append(event)
+                self.streamed.add(object_at(event.data, "chunk"))
             case "tool/call":
                 self._start(event)
             case "tool/result":
@@ -163,7 +163,7 @@ class _Reading:
         )
 
     def _reply(self, event: SessionEvent) -> None:
-        self.streamed.clear()
+        self.streamed = Streamed()
         message = object_at(event.data, "message")
         parts: list[Part] = []
         for block in objects_at(message, "content"):
@@ -245,37 +245,10 @@ class _Reading:
 
     def _lose(self, time: int) -> None:
         """An attempt ends without a message."""
-        streamed, self.streamed = self.streamed, []
-        parts = tuple(_streamed_parts(streamed))
+        parts = tuple(self.streamed.parts())
+        self.streamed = Streamed()
         if parts:
             self.out.append(Lost(time, parts))
-
-
-def _streamed_parts(streamed: list[ChunkRun | SessionEvent]) -> Iterator[Part]:
-    """The blocks that deltas add up to, in the order in which they began."""
-    blocks: dict[tuple[str, Any], tuple[list[str], str]] = {}
-    for entry in streamed:
-        kind: str
-        if isinstance(entry, ChunkRun):
-            kind, index, texts = entry.kind, entry.index, entry.texts
-            name = entry.name or ""
-        else:
-            chunk = object_at(entry.data, "chunk")
-            tag = text_at(chunk, "type")
-            if not tag.endswith("-delta"):
-                continue
-            kind, index = tag.removesuffix("-delta"), integer_at(chunk, "index") or 0
-            texts = [text_at(chunk, "text") or text_at(chunk, "argumentsDelta")]
-            name = text_at(chunk, "name")
-        held, named = blocks.get((kind, index), ([], ""))
-        held.extend(texts)
-        blocks[kind, index] = held, named or name
-    for (kind, _), (texts, name) in blocks.items():
-        text = "".join(texts)
-        if kind == "tool-call":
-            yield Call("", name, text, is_fragment=True)
-        elif text:
-            yield Reasoning(text) if kind == "reasoning" else Text(text)
 
 
 def _pieces_of_run(run: ChunkRun, began: int) -> Iterator[Piece]:

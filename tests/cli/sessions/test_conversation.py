@@ -1,6 +1,7 @@
 """A log as a conversation: what belongs together is together, nothing is lost, nothing upsets it."""
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -449,3 +450,22 @@ def test_the_golden_log_is_the_conversation_it_is(tmp_path: Path) -> None:
         "Reply",
         "TurnEnd",
     ]
+
+
+@pytest.mark.parametrize("pieces", [False, True])
+def test_a_long_reply_is_never_held_as_a_whole(pieces: bool) -> None:
+    talk = Talk().turn().step()
+    for n in range(100_000):
+        talk.log.append_chunk(1, 1, TextDelta(0, f"tok{n}"))
+    talk.say("done")
+    view = talk.end_step().end().view()
+
+    tracemalloc.start()
+    try:
+        count = sum(1 for _ in conversation(view, pieces=pieces))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert count == 3 + pieces * 100_000
+    assert peak < 500_000  # bytes; the texts alone are ten times that

@@ -5,6 +5,7 @@ import os
 import pty
 import struct
 import subprocess
+import sys
 import termios
 from collections.abc import Callable
 from pathlib import Path
@@ -309,3 +310,43 @@ def test_a_reader_that_goes_away_ends_it_quietly(tmp_path: Path) -> None:
     with process.stderr as errors:
         assert errors.read() == b""
     assert process.wait(timeout=30) == 141
+
+
+LOADED = """
+import sys
+from dsh.cli.sessions.place import Place
+if sys.argv[1] == "show":
+    from dsh.cli.sessions.show import show
+    code = show(sys.argv[2], Place(), chunks=True, raw=False)
+else:
+    from dsh.cli.sessions.export import export
+    code = export(sys.argv[2], Place(), form=sys.argv[1], output="")
+print(" ".join(sorted(sys.modules)), file=sys.stderr)
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize("what", ["show", "jsonl", "markdown", "html"])
+def test_it_loads_neither_kernel_nor_event_loop_nor_anything_heavy(tmp_path: Path, what: str) -> None:
+    path = answered().store(tmp_path / "log")
+
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, what, path], capture_output=True, text=True, check=True
+    )
+
+    loaded = set(done.stderr.split())
+    heavy = {
+        "asyncio",
+        "httpx",
+        "typer",
+        "logging",
+        "ssl",
+        "socket",
+        "ruamel",
+        "sqlite3",
+        "html",
+    }
+    assert heavy & loaded == set()
+    assert not [
+        name for name in loaded if name.startswith(("dsh.kernel", "dsh.plugins", "dsh.agent", "dsh.llm"))
+    ]
