@@ -11,7 +11,6 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from dsh.session.chunk_run import ChunkRun, Entry, entry_start, entry_stop
-from dsh.session.error import JsonError
 from dsh.session.projection.error import InvalidState
 from dsh.session.value import JsonValue, freeze
 
@@ -60,10 +59,7 @@ class Unit(Struct, Generic[S], frozen=True, eq=False, kw_only=True):
         Raises:
             InvalidState: it is none.
         """
-        try:
-            return freeze(msgspec.to_builtins(state), f"projection {self.key}: state")
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidState(self.key, str(error)) from None
+        return self._json(state, "state")
 
     def load(self, value: JsonValue) -> S:
         """The state behind its JSON.
@@ -85,10 +81,13 @@ class Unit(Struct, Generic[S], frozen=True, eq=False, kw_only=True):
         """
         if self.view is None:
             return None
+        return self._json(self.view(state), "view")
+
+    def _json(self, value: object, what: str) -> JsonValue:
         try:
-            return freeze(msgspec.to_builtins(self.view(state)), f"projection {self.key}: view")
-        except JsonError as error:
-            raise InvalidState(self.key, str(error)) from None
+            return freeze(msgspec.to_builtins(value), what)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidState(self.key, f"{what} is no JSON: {error}") from None
 
 
 def fold(unit: Unit[S], entries: Iterable[Entry], state: S | UnsetType = UNSET, *, start: int = 0) -> S:

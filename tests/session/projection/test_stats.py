@@ -1,0 +1,293 @@
+"""The figures of a session, derived by hand from logs of a few events."""
+
+from typing import Any
+
+import pytest
+
+from dsh.session.projection.price import Price, Tokens
+from dsh.session.projection.stats import STATS, Stats, priced_view, view
+from dsh.session.projection.unit import fold
+from tests.corpus import CORPUS, needs_corpus
+from tests.session.projection.build import ROUTE, Timed
+from tests.session.test_corpus import read
+
+ORIGINAL = ("turns", "steps", "llmMs", "toolMs", "ttftMs", "ttftSteps", "decodeMs", "decodeTokens")
+
+
+def figures(timed: Timed, **prices: Price) -> dict[str, Any]:
+    return view(fold(STATS, timed.log.entries()), {ROUTE: prices["acme"]} if prices else None)
+
+
+def one_step() -> Timed:
+    timed = Timed()
+    timed.at(0).turn(1)
+    timed.at(10).step(1)
+    timed.at(11).route()
+    return timed
+
+
+def test_a_step_is_measured_from_its_start_to_its_first_token_and_to_its_message() -> None:
+    timed = one_step()
+    timed.at(100).begin_block()
+    timed.at(110).text("")  # says nothing yet
+    timed.at(150).text("hi")
+    timed.at(190).text("!")
+    timed.at(200).used(inputTokens=9, outputTokens=20)
+    timed.at(201).finish()
+    timed.at(250).message(usage={"inputTokens": 9, "outputTokens": 20})
+    timed.at(260).end_step()
+    timed.at(270).end_turn()
+
+    found = figures(timed)
+    # started at 10, first text at 150, message at 250
+    assert [found[key] for key in ORIGINAL] == [1, 1, 240, 0, 140, 1, 100, 20]
+    assert (found["requests"], found["retries"]) == (1, 0)
+
+
+@pytest.mark.parametrize("first", ["text", "thought", "arguments", "name"])
+def test_text_reasoning_argument_text_and_a_tool_s_name_are_tokens(first: str) -> None:
+    timed = one_step()
+    timed.at(50)
+    match first:
+        case "text":
+            timed.text("x")
+        case "thought":
+            timed.thought("x")
+        case "arguments":
+            timed.arguments("x")
+        case "name":
+            timed.arguments("", "bash")
+    timed.at(80).message()
+
+    assert (figures(timed)["ttftMs"], figures(timed)["ttftSteps"]) == (40, 1)
+
+
+def test_an_empty_stream_has_no_first_token_and_no_writing_time() -> None:
+    timed = one_step()
+    timed.at(30).arguments("")
+    timed.at(40).text("")
+    timed.at(50).finish()
+    timed.at(60).message(usage={"inputTokens": 1, "outputTokens": 5})
+
+    found = figures(timed)
+    assert [found[key] for key in ORIGINAL[2:]] == [50, 0, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("usage", [None, {"inputTokens": 4, "outputTokens": 0}])
+def test_writing_time_counts_only_where_the_tokens_are_known(usage: Any) -> None:
+    timed = one_step()
+    timed.at(30).text("x")
+    timed.at(90).message(usage=usage)
+
+    found = figures(timed)
+    assert (found["ttftMs"], found["decodeMs"], found["decodeTokens"]) == (20, 0, 0)
+
+
+def test_turns_are_those_in_which_a_step_ended() -> None:
+    timed = Timed()
+    for turn, steps in ((1, 2), (2, 0), (3, 1)):
+        timed.turn(turn)
+        for step in range(1, steps + 1):
+            timed.step(step)
+            timed.message()
+            timed.end_step()
+        timed.end_turn()
+    timed.turn(4)
+    timed.step(1)
+
+    found = figures(timed)
+    assert (found["turns"], found["steps"], found["requests"]) == (2, 3, 3)
+
+
+def test_a_clock_that_goes_backwards_gives_zero_and_not_less() -> None:
+    timed = one_step()
+    timed.at(5).text("x")
+    timed.at(3).message("c1", usage={"inputTokens": 1, "outputTokens": 5})
+    seq = timed.at(50).log.length
+    timed.call("c1")
+    timed.at(20).result("c1", seq)
+
+    found = figures(timed)
+    assert [found[key] for key in ORIGINAL[2:]] == [0, 0, 0, 1, 0, 5]
+    assert found["tools"] == {"bash": {"calls": 1, "errors": 0, "ms": 0}}
+
+
+def test_tools_are_paired_by_call_id_and_parallel_ones_count_each() -> None:
+    timed = one_step()
+    timed.at(20).message("__proto__", "b", "c")
+    first = timed.at(30).call("__proto__")
+    second = timed.at(40).call("b", "read")
+    third = timed.at(45).call("c", "read")
+    timed.at(130).result("__proto__", first)
+    timed.at(140).result("b", second, error="TIMEOUT")
+    timed.at(145).result("c", third)
+
+    found = figures(timed)
+    assert found["toolMs"] == 300
+    assert found["tools"] == {
+        "bash": {"calls": 1, "errors": 0, "ms": 100},
+        "read": {"calls": 2, "errors": 1, "ms": 200},
+    }
+
+
+def test_a_result_that_is_written_again_counts_once() -> None:
+    timed = one_step()
+    timed.at(20).message("c1")
+    seq = timed.at(30).call("c1")
+    timed.at(40).result("c1", seq)
+    at = timed.log.length - 1
+    data = timed.log.event(at).data
+    shadow = {"shadowedRange": {"start": at, "end": at}, "shadowedSeqs": [at], "shadowedTokenCount": 1}
+    timed.at(500).put("compaction/prune", shadow)
+    timed.put("tool/result", data, surface={"op": "replace", "start": at, "end": at}, sources=[at])
+
+    assert (figures(timed)["toolMs"], figures(timed)["tools"]["bash"]["calls"]) == (10, 1)
+
+
+def test_the_end_of_a_turn_drops_calls_without_a_result() -> None:
+    timed = one_step()
+    timed.at(20).message("c1")
+    timed.call("c1")
+    timed.end_step()
+    timed.end_turn()
+
+    stats = fold(STATS, timed.log.entries())
+    assert (stats.calls, stats.tools, stats.step) == ({}, {}, None)
+
+
+def test_a_failed_attempt_counts_with_what_it_used_and_the_measure_begins_anew() -> None:
+    timed = one_step()
+    timed.at(20).text("half")
+    timed.at(30).used(inputTokens=7, outputTokens=3)
+    timed.at(40).retry()
+    timed.at(100).retry()  # nothing of the second attempt came
+    timed.at(200).text("x")
+    timed.at(230).message(usage={"inputTokens": 8, "outputTokens": 4, "cacheReadTokens": 2})
+    timed.end_step()
+
+    found = figures(timed)
+    assert (found["requests"], found["retries"]) == (3, 2)
+    assert (found["llmMs"], found["ttftMs"], found["decodeMs"], found["decodeTokens"]) == (220, 190, 30, 4)
+    assert found["tokens"][ROUTE] == {
+        "input": 15, "output": 7, "cacheRead": 2, "cacheWrite": 0, "reasoning": 0, "costUsd": None,
+    }  # fmt: skip
+
+
+def test_an_attempt_that_ends_its_step_without_a_message_is_a_request_too() -> None:
+    timed = one_step()
+    timed.at(20).used(inputTokens=7, outputTokens=0)
+    timed.finish()
+    timed.end_step()
+    timed.end_turn("blocked")
+
+    found = figures(timed)
+    assert (found["requests"], found["steps"], found["tokens"][ROUTE]["input"]) == (1, 1, 7)
+
+
+def test_usage_of_the_stream_counts_where_the_message_says_none_and_never_twice() -> None:
+    timed = one_step()
+    timed.at(20).used(inputTokens=7, outputTokens=2)
+    timed.message()
+    timed.end_step()
+    timed.step(2)
+    timed.used(inputTokens=1, outputTokens=1)
+    timed.message(usage={"inputTokens": 10, "outputTokens": 10})
+    timed.end_step()
+
+    assert figures(timed)["tokens"][ROUTE]["input"] == 17
+
+
+def test_summaries_are_requests_of_their_own_route() -> None:
+    timed = one_step()
+    data = {
+        "compactionId": "k", "summary": [{"type": "text", "text": "s"}], "rawOutput": [],
+        "llmStreamCall": True,
+        "shadowedRange": {"start": 0, "end": 0}, "shadowedSeqs": [0], "shadowedTokenCount": 1,
+        "provider": "acme", "model": "small", "usage": {"inputTokens": 100, "outputTokens": 5},
+    }  # fmt: skip
+    timed.put("compaction/summary", data)
+    timed.put("compaction/summary", {k: v for k, v in data.items() if k not in ("usage", "llmStreamCall")})
+
+    found = figures(timed)
+    assert found["requests"] == 1
+    assert found["tokens"]["acme/small"]["input"] == 100
+
+
+def test_numbers_that_are_none_count_as_zero() -> None:
+    assert Tokens.of_usage(
+        {"inputTokens": -3, "outputTokens": True, "cacheReadTokens": "9", "cacheWriteTokens": 2.0}
+    ) == Tokens(cache_write=2)
+
+
+# -- money -----------------------------------------------------------------------------------------
+
+USED = {"inputTokens": 1_000_000, "outputTokens": 500_000, "cacheReadTokens": 2_000_000, "reasoningTokens": 9}
+
+
+def spent() -> Timed:
+    timed = one_step()
+    timed.message(usage=USED)
+    timed.end_step()
+    return timed
+
+
+def test_without_a_price_there_is_no_cost_and_not_a_cost_of_nothing() -> None:
+    assert figures(spent())["costUsd"] is None
+    assert figures(Timed())["costUsd"] is None
+
+
+def test_reasoning_is_a_part_of_the_output_and_cached_input_has_its_own_price() -> None:
+    price = Price(input=2.0, output=8.0, cache_read=0.5)
+    # 1 x $2 + 2 x $0.50 + 0.5 x $8
+    assert figures(spent(), acme=price)["costUsd"] == pytest.approx(7.0)
+    assert figures(spent(), acme=Price(input=2.0, output=8.0))["costUsd"] == pytest.approx(10.0)
+
+
+def test_the_sum_is_known_only_where_every_route_has_a_price() -> None:
+    timed = spent()
+    timed.route(model="other", reason="change")
+    timed.step(2)
+    timed.put(
+        "assistant/message",
+        {
+            **timed.where,
+            "message": {
+                "role": "assistant", "content": [], "id": "a-9",
+                "source": {"kind": "model", "provider": "acme", "model": "other"},
+            },
+            "usage": {"inputTokens": 1, "outputTokens": 1},
+        },
+        surface="append",
+        sources=[],
+    )  # fmt: skip
+
+    found = figures(timed, acme=Price(input=1.0, output=1.0))
+    assert found["costUsd"] is None
+    assert found["tokens"][ROUTE]["costUsd"] == pytest.approx(3.5)
+    assert found["tokens"]["acme/other"]["costUsd"] is None
+
+
+def test_prices_are_asked_for_when_the_view_is_made() -> None:
+    prices: dict[str, Price] = {}
+    shown = priced_view(lambda: prices)
+    stats = fold(STATS, spent().log.entries())
+    assert shown(stats)["costUsd"] is None
+
+    prices[ROUTE] = Price(input=0, output=0)
+    assert shown(stats)["costUsd"] == 0.0
+
+
+# -- recorded --------------------------------------------------------------------------------------
+
+
+@needs_corpus
+def test_a_recorded_session() -> None:
+    log = CORPUS / "fixtures" / "jsonrpc-agent-bash-tool-session.jsonl"
+    stats: Stats = fold(STATS, read(log).view.entries())
+
+    found = view(stats)
+    assert (found["turns"], found["steps"], found["requests"]) == (1, 2, 2)
+    (used,) = found["tokens"].values()
+    assert (used["cacheRead"], used["reasoning"]) == (3328, 32)
+    assert found["tools"]["bash"]["calls"] == 1
+    assert found["llmMs"] == found["ttftMs"] + found["decodeMs"]
