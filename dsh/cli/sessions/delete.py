@@ -17,6 +17,7 @@ from dsh.cli.sessions.recency import age_ms, ago, newest_first, written_ms
 from dsh.cli.sessions.target import Log, find_stored, open_place
 from dsh.cli.stream import notice
 from dsh.errors import DshError
+from dsh.masking import masked
 from dsh.persistence.backend import Backend, StoredSession
 from dsh.persistence.error import PersistenceError
 
@@ -101,7 +102,7 @@ def _about(stored: StoredSession, now: int) -> str:
         stored.header.cwd or "no directory",
     ]
     if title := cached_title(stored):
-        said.append(title)
+        said.append(masked(title))
     return "  ".join(map(line, said))
 
 

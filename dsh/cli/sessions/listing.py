@@ -13,6 +13,7 @@ from dsh.cli.sessions.place import Place
 from dsh.cli.sessions.recency import ago, date, newest_first, working_directories, written_ms
 from dsh.cli.sessions.target import open_place
 from dsh.cli.stream import notice
+from dsh.masking import masked
 from dsh.persistence.backend import Listing, StoredSession
 
 TITLE_MIN = 16
@@ -112,7 +113,7 @@ def _plain(shown: Shown) -> str:
         str(stored.size),
         header.cwd or "",
         header.parent_session or "",
-        shown.title,
+        masked(shown.title),
     )
     return "\t".join(map(line, fields))
 
@@ -135,7 +136,7 @@ def _table(shown: list[Shown], short: dict[str, str], *, everywhere: bool) -> li
                 size_text(stored.size),
                 *[_directory(stored.header.cwd)] * everywhere,
                 *[mark] * has_marks,
-                line(one.title),
+                line(masked(one.title)),
             ]
         )
     return aligned(rows, shutil.get_terminal_size().columns)

@@ -167,6 +167,14 @@ def test_text_of_a_log_cannot_write_on_the_terminal(home: Home, call: Call) -> N
     assert not {"\x1b", "\x07", "\u202e"} & set(told.out)
 
 
+def test_a_title_shows_no_key(home: Home, call: Call) -> None:
+    title(home.store("a"), "use sk-0123456789abcdef0123456789abcdef")
+
+    told = call(lambda: show(HERE, everywhere=True, limit=0, as_json=False))
+
+    assert "0123456789abcdef" not in told.out and "use " in told.out
+
+
 # -- on a terminal -------------------------------------------------------------------------------------
 
 
