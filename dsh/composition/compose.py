@@ -13,6 +13,8 @@ from dsh.composition.row import Row
 LAUNCHER = "<launcher>"
 """Label of the layer that the launcher itself adds."""
 TELEMETRY_ROW = "session-telemetry-otel"
+NOT_DISABLED = frozenset({"", "0", "false", "no", "off"})
+"""Values of `DSH_TELEMETRY_DISABLED` that leave telemetry as it is; any other turns it off, to be safe."""
 
 
 class Composition(NamedTuple):
@@ -80,7 +82,8 @@ def _composed(
 
 
 def _launcher_layer(rows: list[Row], environ: Mapping[str, str]) -> Layer | None:
-    """Any text in `DSH_TELEMETRY_DISABLED`, also `0`, turns the telemetry row off."""
-    if not environ.get("DSH_TELEMETRY_DISABLED") or not any(row.id == TELEMETRY_ROW for row in rows):
+    """`DSH_TELEMETRY_DISABLED` turns the telemetry row off, unless it says that it does not."""
+    is_off = environ.get("DSH_TELEMETRY_DISABLED", "").strip().lower() not in NOT_DISABLED
+    if not is_off or not any(row.id == TELEMETRY_ROW for row in rows):
         return None
     return Layer(LAUNCHER, [launcher_patch(id=TELEMETRY_ROW, disabled=True)], "launcher")

@@ -37,6 +37,20 @@ BASE: dict[str, dict[str, Any]] = {
     "session-stats": {},
     "session-projection-cache": {"config": {"writeEveryEvents": 200, "writeIntervalMs": 5000}},
     "session-composition": {},
+    "session-query-sqlite": {"config": {"path": ":memory:", "openAt": "never"}},
+    "session-telemetry-otel": {
+        "config": {
+            "mode": "get(env, 'DSH_TELEMETRY_MODE') or 'DISABLED'",
+            "shutdownTimeoutMillis": 3000,
+            "exporter": {
+                "url": "get(env, 'DSH_TELEMETRY_OTLP_URL')", "compression": "gzip", "timeoutMillis": 1000,
+            },
+            "processor": {
+                "scheduledDelayMillis": 10000, "maxQueueSize": 2048, "maxExportBatchSize": 2048,
+                "exportTimeoutMillis": 1500,
+            },
+        }
+    },
     "agent": {},
     "agent-default-model": {"config": {"provider": "deepseek-official", "model": "deepseek-v4-flash"}},
     "agent-loop": {"config": {"agents": []}},

@@ -175,23 +175,30 @@ def test_a_file_that_is_there_and_cannot_be_read_is_fatal(tmp_path: Path) -> Non
         compose("headless", [], tmp_path)
 
 
-@pytest.mark.parametrize("value", ["1", "0", "false", " "])
-def test_any_text_turns_telemetry_off_and_the_launcher_s_layer_is_shown(tmp_path: Path, value: str) -> None:
-    write(tmp_path / "dsh.patch.yml", "- insert: [{id: session-telemetry-otel, name: x}]")
+@pytest.mark.parametrize("value", ["1", "true", "YES", " on ", "please do"])
+def test_telemetry_is_turned_off_and_the_launcher_s_layer_is_shown(tmp_path: Path, value: str) -> None:
     made = compose("headless", [], tmp_path, environ={"DSH_TELEMETRY_DISABLED": value})
-    assert made.rows[-1].disabled is True
+    (row,) = (row for row in made.rows if row.id == "session-telemetry-otel")
+    assert row.disabled is True
     assert made.layers[-1].label == "<launcher>"
     assert ", patched by <launcher>\n" in dump(made)
 
 
-def test_without_the_row_or_the_variable_the_launcher_adds_no_layer(tmp_path: Path) -> None:
-    assert (
-        compose("headless", [], tmp_path, environ={"DSH_TELEMETRY_DISABLED": "1"}).layers[-1].label
-        == "headless"
-    )
-    write(tmp_path / "dsh.patch.yml", "- insert: [{id: session-telemetry-otel, name: x}]")
-    for environ in ({}, {"DSH_TELEMETRY_DISABLED": ""}):
-        assert compose("headless", [], tmp_path, environ=environ).rows[-1].disabled is None
+@pytest.mark.parametrize("value", [None, "", " ", "0", "false", "No", "OFF"])
+def test_a_variable_that_says_that_telemetry_is_not_disabled_does_nothing(
+    tmp_path: Path, value: str | None
+) -> None:
+    environ = {} if value is None else {"DSH_TELEMETRY_DISABLED": value}
+    made = compose("headless", [], tmp_path, environ=environ)
+    (row,) = (row for row in made.rows if row.id == "session-telemetry-otel")
+    assert row.disabled is None
+    assert made.layers[-1].label == "headless"
+
+
+def test_without_the_row_the_launcher_adds_no_layer(tmp_path: Path) -> None:
+    write(tmp_path / "dsh.patch.yml", "- {id: session-telemetry-otel, remove: true}")
+    made = compose("headless", [], tmp_path, environ={"DSH_TELEMETRY_DISABLED": "1"})
+    assert made.layers[-1].label != "<launcher>"
 
 
 def test_a_dump_holds_the_expression_and_never_the_value(

@@ -51,6 +51,11 @@ KEYS: dict[str, dict[str, Any]] = {
     "session-projection": {},
     "session-projection-cache": {"writeEveryEvents": REQUIRED, "writeIntervalMs": REQUIRED},
     "session-stats": {},
+    "session-query-sqlite": {
+        "path": ":memory:", "openAt": "startup", "journalMode": "wal", "defaultLimit": 20, "maxLimit": 100,
+        "snippetChars": 240,
+    },
+    "session-telemetry-otel": {"mode": "DISABLED", "shutdownTimeoutMillis": 3_000},
     "session-title": {"fallbackMaxWords": REQUIRED, "fallbackMaxBytes": REQUIRED, "maxTitleBytes": REQUIRED},
     "settings": {"path": None, "dshHome": None, "watch": True, "debounceMs": 100},
     "shell-env": {"dshHome": None},

@@ -179,7 +179,8 @@ class Index:
             f"{_matching(where)}, ranked AS (SELECT *, sum(matches) OVER (PARTITION BY session) AS total, "
             "row_number() OVER (PARTITION BY session "
             "ORDER BY matches DESC, length, time DESC, seq DESC) AS place "
-            "FROM found) SELECT session, seq, type, time, surface, matches, id, is_live, total FROM ranked "
+            "FROM found) SELECT session, seq, ranked.type, time, surface, matches, ranked.id, is_live, total "
+            "FROM ranked "
             "JOIN json_each(?) AS ordered ON ordered.value = session "
             "WHERE place = 1 ORDER BY total DESC, ordered.key LIMIT ? OFFSET ?",
             (*_bound(phrase, where), json.dumps([key_of(one) for one in order]), limit, offset),

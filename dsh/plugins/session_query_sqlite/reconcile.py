@@ -45,13 +45,11 @@ class Reconciler:
             SessionQueryError: PERSISTENCE_FAILED or INDEX_FAILED.
         """
         snapshot = await self._corpus.snapshot()
-        known = await self._worker.call(self._index.known)
-        if await self._stored(snapshot, known):  # some changed: look once whether they still do
+        if await self._stored(snapshot):  # some changed: look once whether they still do
             snapshot = await self._corpus.snapshot()
-            known = await self._worker.call(self._index.known)
-            await self._stored(snapshot, known)
-            known = await self._worker.call(self._index.known)
+            await self._stored(snapshot)
         await self._live()
+        known = await self._worker.call(self._index.known)
         unread = [
             QueryProblem(one, held.problem, held.message or "")
             for one in snapshot.stored
@@ -59,8 +57,9 @@ class Reconciler:
         ]
         return snapshot, (*snapshot.problems, *unread)
 
-    async def _stored(self, snapshot: Snapshot, known: dict[str, Known]) -> bool:
+    async def _stored(self, snapshot: Snapshot) -> bool:
         """Index the stored sessions whose revision is another one; whether any could be read."""
+        known = await self._worker.call(self._index.known)
         live = {found.header.id for found in snapshot.sessions if found.source == "live"}
         if gone := known.keys() - snapshot.stored.keys() - live:
             await self._worker.call(self._index.drop, sorted(gone))

@@ -30,7 +30,7 @@ provide = [TELEMETRY]
 Secret = Annotated[str, msgspec.Meta(extra={"role": "secret"})]
 
 
-class Exporter(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
+class Exporter(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, rename="camel"):
     """Where records go."""
 
     url: str | None = None
@@ -38,11 +38,12 @@ class Exporter(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename=
     headers: dict[str, Secret] = {}
     """Sent with each request."""
     compression: Literal["gzip", "none"] = "gzip"
+    """How requests are packed."""
     timeout_millis: TimerMs = 1_000
     """For one batch with its repetitions."""
 
 
-class Processor(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
+class Processor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, rename="camel"):
     """How records are gathered."""
 
     scheduled_delay_millis: TimerMs = 10_000
@@ -52,6 +53,7 @@ class Processor(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename
     max_export_batch_size: Amount = 2_048
     """Records of one request at most."""
     export_timeout_millis: TimerMs = 1_500
+    """Given to the library, which bounds a request by the exporter's `timeoutMillis` so far."""
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
@@ -64,7 +66,9 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
     mask_keys: bool = True
     """Put `***` in place of what has the form of a key or password."""
     exporter: Exporter = Exporter()
+    """Where records go."""
     processor: Processor = Processor()
+    """How records are gathered."""
 
 
 async def apply(ctx: Context, config: Config) -> None:
