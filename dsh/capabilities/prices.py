@@ -50,7 +50,9 @@ def read_prices(home: Path) -> dict[str, Price]:
     except OSError as error:
         raise PricesError(f"{path}: {error.strerror or error}") from None
     except YamlError as error:
-        raise PricesError(f"{error.mark}: the settings are not in order", hint="see dsh run --help") from None
+        raise PricesError(
+            f"{error.mark}: the settings cannot be read", hint="dsh explain settings says what is wrong"
+        ) from None
     section = document.get(NAMESPACE) if isinstance(document, dict) else None
     if section is None:
         return {}

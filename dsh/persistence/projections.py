@@ -6,6 +6,7 @@ takes neither a lock nor the log (`spec/persistence.md` §9).
 
 import os
 import secrets
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from dsh.session.error import JsonError
 from dsh.session.header import SessionHeader
 from dsh.session.projection.fold import Row, Rows, row_from_json
-from dsh.session.value import decode_strict, encode, freeze, json_equal
+from dsh.session.value import decode_strict, encode, freeze, json_equal, safe_int
 
 FILE = "projections.json"
 VERSION = 1
@@ -33,7 +34,11 @@ def read_rows(path: Path, header: SessionHeader) -> dict[str, Row]:
     An id names a place, not a life: rows of an earlier session with the same id are not this one's.
     """
     value = _read(path)
-    if value is None or value.get("version") != VERSION or not _is_of(value.get("identity"), header):
+    if (
+        value is None
+        or safe_int(value.get("version")) != VERSION
+        or not _is_of(value.get("identity"), header)
+    ):
         return {}
     rows = value.get("rows")
     found = {key: row_from_json(row) for key, row in rows.items()} if isinstance(rows, dict) else {}
@@ -76,8 +81,7 @@ def title_of(rows: Rows) -> str | None:
 
 def _read(path: Path) -> Mapping[str, Any] | None:
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+        data = _bytes(path)
     except OSError:
         return None
     if len(data) > MAX_BYTES:
@@ -87,6 +91,16 @@ def _read(path: Path) -> Mapping[str, Any] | None:
     except JsonError:
         return None
     return value if isinstance(value, dict) else None
+
+
+def _bytes(path: Path) -> bytes:
+    """The beginning of a file, one byte more than it may have; nothing of what is no file."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        return b""
+    with os.fdopen(fd, "rb") as file:
+        return file.read(MAX_BYTES + 1)
 
 
 def _identity(header: SessionHeader) -> dict[str, Any]:
