@@ -13,7 +13,7 @@ from dsh.cli.sessions.conversation_item import (
     Note,
     Other,
     Part,
-    Piece,
+    Pieces,
     Reasoning,
     Reply,
     Result,
@@ -43,7 +43,7 @@ def conversation(view: LogView, *, pieces: bool = False) -> Iterator[Item]:
             reading.streamed.add_run(entry)
             if pieces:
                 yield from reading.ready(force=True)
-                yield from _pieces_of_run(entry, reading.began)
+                yield _pieces(entry, reading.began)
         else:
             reading.see(entry)
             if pieces and entry.type == "assistant/chunk":
@@ -251,22 +251,18 @@ class _Reading:
             self.out.append(Lost(time, parts))
 
 
-def _pieces_of_run(run: ChunkRun, began: int) -> Iterator[Piece]:
-    time = run.time0
-    for position, text in enumerate(run.texts):
-        yield Piece(run.seq0 + position, max(time - began, 0), run.kind, text)
-        if position < len(run.dt):
-            time += run.dt[position]
+def _pieces(run: ChunkRun, began: int) -> Pieces:
+    return Pieces(run.kind, run.index, began, run.time0, run.dt, run.texts)
 
 
-def _piece(event: SessionEvent, began: int) -> Piece:
+def _piece(event: SessionEvent, began: int) -> Pieces:
     chunk = object_at(event.data, "chunk")
     kind = text_at(chunk, "type")
     if kind.endswith("-delta"):
         kind, text = kind.removesuffix("-delta"), text_at(chunk, "text") or text_at(chunk, "argumentsDelta")
     else:
         text = " ".join(json_text(value) for key, value in chunk.items() if key not in ("type", "index"))
-    return Piece(event.seq, max(event.time - began, 0), kind, text)
+    return Pieces(kind, integer_at(chunk, "index") or 0, began, event.time, (), (text,))
 
 
 def _who(source: JsonObject) -> str:

@@ -3,6 +3,7 @@
 All texts are as the log has them; whoever draws them cleans them for where they go.
 """
 
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -120,14 +121,28 @@ class Lost(Struct, frozen=True):
     parts: tuple[Part, ...]
 
 
-class Piece(Struct, frozen=True):
-    """One piece of a streamed reply."""
+class Pieces(Struct, frozen=True):
+    """Pieces of one block of a streamed reply, in their order; the lists are the log's own."""
 
-    seq: int
-    offset_ms: int
-    """Since the step or the retry began; never below zero."""
     kind: str
-    text: str
+    """`text`, `reasoning`, `tool-call`, or the type of a piece that is no delta."""
+    index: int
+    """Of the block."""
+    began: int
+    """When the step or the retry began, in epoch milliseconds."""
+    time0: int
+    """When the first piece came, in epoch milliseconds."""
+    dt: Sequence[int]
+    """Milliseconds from each piece to the next."""
+    texts: Sequence[str]
+
+    def timed(self) -> Iterator[tuple[int, str]]:
+        """Each text with the milliseconds since the beginning, never below zero."""
+        time = self.time0
+        for position, text in enumerate(self.texts):
+            yield max(time - self.began, 0), text
+            if position < len(self.dt):
+                time += self.dt[position]
 
 
 class TurnStart(Struct, frozen=True):
@@ -151,4 +166,4 @@ class TurnEnd(Struct, frozen=True):
     """It is not stored: it is how the log is closed when it is opened."""
 
 
-Item: TypeAlias = TurnStart | Said | Reply | Call | Lost | Note | Piece | TurnEnd
+Item: TypeAlias = TurnStart | Said | Reply | Call | Lost | Note | Pieces | TurnEnd

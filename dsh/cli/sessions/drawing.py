@@ -10,7 +10,7 @@ from dsh.cli.sessions.conversation_item import (
     Note,
     Other,
     Part,
-    Piece,
+    Pieces,
     Reasoning,
     Reply,
     Said,
@@ -19,6 +19,7 @@ from dsh.cli.sessions.conversation_item import (
     TurnStart,
 )
 from dsh.cli.sessions.output import block
+from dsh.cli.sessions.piece import pieces_drawn
 from dsh.cli.sessions.terminal import Look, Style
 from dsh.cli.sessions.wording import call_state, end_facts, facts, moment, one_line, reply_facts, said_facts
 from dsh.masking import masked
@@ -38,8 +39,14 @@ def heading(view: LogView, place: str, look: Look) -> Iterator[str]:
 
 def drawn(items: Iterable[Item], look: Look) -> Iterator[str]:
     """The items as text for a terminal."""
+    streamed: list[Pieces] = []
     for item in items:
+        if streamed and not (isinstance(item, Pieces) and _is_same_block(item, streamed[0])):
+            yield from pieces_drawn(streamed, look)
+            streamed = []
         match item:
+            case Pieces():
+                streamed.append(item)
             case TurnStart():
                 yield f"\n{look.styled('head', look.rule(f'turn {item.turn} · {moment(item.time)}'))}\n"
             case TurnEnd():
@@ -56,9 +63,7 @@ def drawn(items: Iterable[Item], look: Look) -> Iterator[str]:
                 yield from _call(item, look)
             case Note():
                 yield from _note(item, look, "")
-            case Piece():
-                head = f"  +{item.offset_ms / 1000:.3f} s  {one_line(item.kind):<11}"
-                yield f"{look.styled('dim', head)} {one_line(item.text)}".rstrip() + "\n"
+    yield from pieces_drawn(streamed, look)
 
 
 def _end(end: TurnEnd, look: Look) -> Iterator[str]:
@@ -123,3 +128,7 @@ def _note(note: Note, look: Look, indent: str) -> Iterator[str]:
 
 def _text(part: Part) -> str:
     return part.text if isinstance(part, Text | Reasoning) else ""
+
+
+def _is_same_block(pieces: Pieces, other: Pieces) -> bool:
+    return (pieces.kind, pieces.index) == (other.kind, other.index)

@@ -17,11 +17,12 @@ from dsh.cli.sessions.drawing import drawn
 from dsh.cli.sessions.place import Place
 from dsh.cli.sessions.show import show
 from dsh.cli.sessions.terminal import Look, look_of_output
+from dsh.persistence.sqlite.backend import SqliteBackend
 from dsh.session.chunk import TextDelta
 from dsh.testing.workspace import PROGRAM, Workspace
 from tests.cli.sessions.home import Call, Home, Told
 from tests.cli.sessions.talk import Talk, answered
-from tests.persistence.golden import HEADER, TEXT, framed, line, turn_end, turn_start
+from tests.persistence.golden import HEADER, TEXT, framed, line, turn_end, turn_start, view_of
 
 
 @pytest.fixture
@@ -140,6 +141,23 @@ def test_pieces_come_one_a_line_with_their_time(tmp_path: Path, run: Callable[..
     assert "  +" not in run(path).out
 
 
+@pytest.mark.parametrize("is_packed", [True, False])
+def test_a_key_that_came_in_pieces_is_not_shown(is_packed: bool) -> None:
+    talk = Talk().turn().step()
+    texts = ("the key is ", "sk-ab", "cdef", "gh1234", "5678 as", " you know")
+    for text in texts:
+        if is_packed:
+            talk.stream(TextDelta(0, text))
+        else:
+            chunk = {"type": "text-delta", "index": 0, "text": text}
+            talk.event("assistant/chunk", {"turn": 1, "step": 1, "chunk": chunk})
+
+    shown = "".join(drawn(talk.items(pieces=True), Look()))
+
+    pieces = [text[24:] for text in shown.splitlines() if text.startswith("  +")]
+    assert pieces == ["the key is", "***", "***", "***", "***", " you know"]
+
+
 def test_nothing_in_a_log_writes_on_the_terminal_and_keys_are_masked(
     tmp_path: Path, run: Callable[..., Told]
 ) -> None:
@@ -228,6 +246,21 @@ def test_the_raw_text_of_a_stored_session_is_there_also_when_its_header_is_anoth
     path.write_bytes(text)
 
     assert run("mine", raw=True) == (0, text.decode(), "")
+
+
+def test_a_database_keeps_no_text_and_the_way_to_one_is_told(tmp_path: Path, home: Home, call: Call) -> None:
+    (tmp_path / "log").write_bytes(TEXT)
+    view = view_of(tmp_path / "log")
+    backend = SqliteBackend(tmp_path / "sessions.db")
+    backend.append(view.header, view.entries())
+    backend.close()
+    place = Place(str(tmp_path / "sessions.db"))
+
+    code, out, err = call(lambda: show("demo.1", place, chunks=False, raw=True))
+
+    assert (code, out) == (1, "")
+    assert err.endswith("hint: dsh sessions export writes the log as JSON lines\n")
+    assert "hi!" in call(lambda: show("demo.1", place, chunks=False, raw=False)).out
 
 
 def test_raw_says_what_is_wrong_with_no_text_at_all(tmp_path: Path, run: Callable[..., Told]) -> None:
