@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from dsh.cli.sessions.ask import confirmed, told
+from dsh.cli.sessions.ask import confirmed, listed, told
 from dsh.cli.sessions.described import cached_title, size_text
 from dsh.cli.sessions.listing import of_this_directory
 from dsh.cli.sessions.output import line, write
@@ -68,7 +68,9 @@ def prune(older_than: str, place: Place, *, everywhere: bool, dry_run: bool, yes
     now = time.time_ns() // 1_000_000
     before = now - age_ms(older_than)
     backend = open_place(place, is_certain=True)
-    listing = backend.list()
+    listing = listed(backend)
+    if listing is None:
+        return FAILED
     for problem in listing.problems:
         notice(f"dsh: {problem.place}: {problem.reason}")
     old = [

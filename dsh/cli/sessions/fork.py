@@ -20,7 +20,7 @@ def fork(target: str, place: Place, *, at: int) -> int:
         at: the last turn that it takes over; 0 for the whole log, closed as repair would close it.
 
     Raises:
-        UsageError, CompositionError: the place cannot be opened.
+        UsageError, CompositionError: there is no such place.
     """
     backend = open_place(place)
     try:

@@ -7,6 +7,7 @@ import time
 from typing import Any, NamedTuple
 
 from dsh.cli.columns import cut, padded, width
+from dsh.cli.sessions.ask import listed
 from dsh.cli.sessions.described import cached_title, parent_mark, short_ids, size_text
 from dsh.cli.sessions.output import line, write
 from dsh.cli.sessions.place import Place
@@ -36,9 +37,11 @@ def show(place: Place, *, everywhere: bool, limit: int, as_json: bool) -> int:
     cannot be listed is told on standard error, wherever it lies.
 
     Raises:
-        UsageError, CompositionError, OSError: the place cannot be opened.
+        UsageError, CompositionError: there is no such place.
     """
-    listing = open_place(place).list()
+    listing = listed(open_place(place))
+    if listing is None:
+        return 1
     chosen = sorted(of_this_directory(listing, everywhere=everywhere), key=newest_first)
     left_out = len(chosen) - limit if 0 < limit < len(chosen) else 0
     shown = [Shown(one, cached_title(one) or "") for one in chosen[: len(chosen) - left_out]]

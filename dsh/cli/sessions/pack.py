@@ -6,7 +6,7 @@ What they say stays the same to the last event; a log that cannot be packed is t
 from collections.abc import Sequence
 from typing import Any
 
-from dsh.cli.sessions.ask import told
+from dsh.cli.sessions.ask import listed, told
 from dsh.cli.sessions.described import size_text
 from dsh.cli.sessions.event_types import know_plugin_types
 from dsh.cli.sessions.listing import of_this_directory
@@ -25,7 +25,7 @@ def pack(targets: Sequence[str], place: Place, *, everywhere: bool) -> int:
     It is 1 if one of them could not be packed.
 
     Raises:
-        UsageError, CompositionError, OSError: the place cannot be opened.
+        UsageError, CompositionError: there is no such place.
     """
     backend = open_place(place)
     found, is_whole = _named(targets, backend) if targets else _listed(backend, everywhere=everywhere)
@@ -73,7 +73,9 @@ def _named(targets: Sequence[str], backend: Backend[Any]) -> tuple[list[str], bo
 
 def _listed(backend: Backend[Any], *, everywhere: bool) -> tuple[list[str], bool]:
     """The same of all that is stored, here or everywhere."""
-    listing = backend.list()
+    listing = listed(backend)
+    if listing is None:
+        return [], False
     for problem in listing.problems:
         notice(f"dsh: {problem.place}: {problem.reason}")
     chosen = sorted(of_this_directory(listing, everywhere=everywhere), key=newest_first)

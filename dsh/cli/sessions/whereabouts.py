@@ -33,7 +33,6 @@ def open_place(place: Place, *, is_certain: bool = False) -> Backend[Any]:
     Raises:
         UsageError: `--root` names nothing that could hold sessions.
         CompositionError: no such profile; with `is_certain` also one that cannot be composed.
-        OSError
     """
     if place.root:
         return _opened(Path(place.root).absolute())
@@ -50,10 +49,16 @@ def open_place(place: Place, *, is_certain: bool = False) -> Backend[Any]:
         return _backend(_configured(profile, home))
     except (CompositionError, OSError) as error:
         if is_certain:
-            raise
+            raise _as_composition_error(error) from error
         notice(f"dsh: profile {profile!r} does not tell where its sessions are: {describe(error)}")
         notice(f"hint: {default} is looked at instead; --root PATH names another place")
         return _jsonl(default)
+
+
+def _as_composition_error(error: CompositionError | OSError) -> CompositionError:
+    if isinstance(error, CompositionError):
+        return error
+    return CompositionError(describe(error), hint="say where the sessions are: --root PATH")
 
 
 def _may_differ(profile: str, home: Path) -> bool:
@@ -103,12 +108,15 @@ def _has_rollback_journal(path: Path) -> bool:
 def _opened(path: Path) -> Backend[Any]:
     """What `--root` names, told by what is there."""
     hint = "name a folder of sessions or a SQLite database of them"
-    if path.is_dir():
-        return _jsonl(path)
-    if not path.exists():
-        raise UsageError(f"--root {path} does not exist", hint=hint)
-    if path.is_file():  # nothing else is opened: a pipe would wait
-        with path.open("rb") as file:
-            if file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC:
-                return _sqlite(path, None)
+    try:
+        if path.is_dir():
+            return _jsonl(path)
+        if not path.exists():
+            raise UsageError(f"--root {path} does not exist", hint=hint)
+        if path.is_file():  # nothing else is opened: a pipe would wait
+            with path.open("rb") as file:
+                if file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC:
+                    return _sqlite(path, None)
+    except OSError as error:
+        raise UsageError(f"--root {path}: {error.strerror}", hint=hint) from error
     raise UsageError(f"--root {path} is neither a folder nor a SQLite database", hint=hint)

@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsh.cli.columns import width
+from dsh.cli.sessions.delete import delete, prune
 from dsh.cli.sessions.described import short_ids, size_text
+from dsh.cli.sessions.fork import fork
 from dsh.cli.sessions.listing import aligned, show
+from dsh.cli.sessions.pack import pack
 from dsh.cli.sessions.place import Place
 from dsh.cli.sessions.recency import ago
 from dsh.persistence.jsonl.reader import read_log
@@ -129,6 +133,26 @@ def test_a_bad_log_is_told_and_hides_no_other(home: Home, call: Call) -> None:
     after = sorted((path, path.lstat()) for path in home.path.rglob("*"))
     assert [path for path, _ in after] == [path for path, _ in before]
     assert [found.st_mtime_ns for _, found in after] == [found.st_mtime_ns for _, found in before]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda: show(HERE, everywhere=True, limit=0, as_json=True),
+        lambda: prune("1d", HERE, everywhere=True, dry_run=False, yes=True),
+        lambda: pack([], HERE, everywhere=True),
+        lambda: pack(["a"], HERE, everywhere=False),
+        lambda: delete(["a"], HERE, yes=True),
+        lambda: fork("a", HERE, at=0),
+    ],
+)
+def test_a_place_that_cannot_be_read_is_named(home: Home, call: Call, body: Callable[[], int]) -> None:
+    home.sessions.write_text("no folder")
+
+    told = call(body)
+
+    assert (told.code, told.out) == (1, "")
+    assert told.err.splitlines()[0] == f"dsh: {home.sessions}: Not a directory"
 
 
 def test_a_log_of_another_format_is_no_damage(home: Home, call: Call) -> None:

@@ -213,7 +213,7 @@ def test_root_names_a_folder_and_outranks_the_profile(home: Home, tmp_path: Path
     assert root_of(Place(root="../logs")) == tmp_path / "work" / ".." / "logs"
 
 
-@pytest.mark.parametrize("name", ["nothing", "text", "pipe"])
+@pytest.mark.parametrize("name", ["nothing", "text", "pipe", "x" * 300])
 def test_root_names_something_that_holds_sessions(home: Home, name: str) -> None:
     (home.work / "text").write_text("SQLite format 4")
     os.mkfifo(home.work / "pipe")
