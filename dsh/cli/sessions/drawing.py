@@ -33,7 +33,7 @@ CONTEXT_LINES = 6
 
 def heading(view: LogView, place: str, look: Look) -> Iterator[str]:
     """Where the session comes from, a line for each fact."""
-    for label, value in facts(view, place):
+    for label, value in (*facts(view), ("log", place)):
         yield look.styled("dim", f"{label:<9} ") + one_line(value) + "\n"
 
 

@@ -50,11 +50,11 @@ def _pieces(log: Log, view: LogView, form: Form) -> Iterable[str | bytes]:
     if form == "markdown":
         from dsh.cli.sessions.markdown import markdown
 
-        return markdown(view, conversation(view), log.place)
+        return markdown(view, conversation(view))
     if form == "html":
         from dsh.cli.sessions.html import page
 
-        return page(view, conversation(view), log.place)
+        return page(view, conversation(view))
     if view.needs_repair:
         return json_lines(view)
     try:

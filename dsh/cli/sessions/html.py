@@ -52,9 +52,9 @@ pre.thought { padding-left: .75rem; border-left: 3px solid var(--line); color: v
 """
 
 
-def page(view: LogView, items: Iterable[Item], place: str) -> Iterator[str]:
+def page(view: LogView, items: Iterable[Item]) -> Iterator[str]:
     """The page, piece by piece."""
-    told = dict(facts(view, place, is_utc=True))
+    told = dict(facts(view, is_utc=True))
     title = _escaped(told.pop("title", "Session"))
     yield (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

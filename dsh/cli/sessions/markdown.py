@@ -36,9 +36,9 @@ _UNSURE_FENCE = re.compile(r"^(?:[ \t>*+\-\d.)]+(?:```|~~~)|(?:```|~~~).*\|)", r
 """Part of a list, a quote or a table, perhaps: where such a fence ends is for its reader to say."""
 
 
-def markdown(view: LogView, items: Iterable[Item], place: str) -> Iterator[str]:
+def markdown(view: LogView, items: Iterable[Item]) -> Iterator[str]:
     """The document, piece by piece."""
-    told = dict(facts(view, place, is_utc=True))
+    told = dict(facts(view, is_utc=True))
     yield f"# {inline(told.pop('title', 'Session'))}\n\n"
     for label, value in told.items():
         yield f"- {label}: {inline(value)}\n"

@@ -18,7 +18,7 @@ def one_line(text: str) -> str:
     return line(masked(text))
 
 
-def facts(view: LogView, place: str, *, is_utc: bool = False) -> Iterator[tuple[str, str]]:
+def facts(view: LogView, *, is_utc: bool = False) -> Iterator[tuple[str, str]]:
     """What there is to say of a session as a whole, label and value."""
     header = view.header
     yield "session", header.id
@@ -35,7 +35,6 @@ def facts(view: LogView, place: str, *, is_utc: bool = False) -> Iterator[tuple[
         yield "parent", f"{header.parent_session}{begins}"
     if header.agent_preset is not None:
         yield "preset", header.agent_preset
-    yield "log", place
 
 
 def moment(ms: int, *, is_utc: bool = False) -> str:

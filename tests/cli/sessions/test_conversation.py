@@ -334,7 +334,7 @@ def test_an_unknown_event_is_told_as_it_is() -> None:
 def everything(view: LogView) -> str:
     """All drawings of a log, one after the other."""
     shown = "".join(drawn(conversation(view, pieces=True), Look(40, has_colour=False)))
-    return shown + "".join((*markdown(view, conversation(view), "x"), *page(view, conversation(view), "x")))
+    return shown + "".join((*markdown(view, conversation(view)), *page(view, conversation(view))))
 
 
 JSON = st.recursive(

@@ -41,11 +41,11 @@ def run(home: Home, call: Call) -> Callable[..., Told]:
 
 
 def document(talk: Talk) -> str:
-    return "".join(markdown(talk.view(), talk.items(), "log"))
+    return "".join(markdown(talk.view(), talk.items()))
 
 
 def html(talk: Talk) -> str:
-    return "".join(page(talk.view(), talk.items(), "log"))
+    return "".join(page(talk.view(), talk.items()))
 
 
 # -- JSON lines ------------------------------------------------------------------------------------
@@ -144,6 +144,13 @@ def test_a_document_holds_everything_in_full() -> None:
     assert "line 150\n" in text
     assert "\n> **done**\n" in text
     assert text.endswith("\n*turn 1: completed · 2 steps · 12 ms*\n")
+
+
+@pytest.mark.parametrize("form", ["markdown", "html"])
+def test_a_document_does_not_say_where_the_log_lies(home: Home, run: Callable[..., Told], form: Form) -> None:
+    home.store("a", cwd="/srv/app")
+
+    assert str(home.path) not in run("a", form).out
 
 
 @given(st.text(st.sampled_from("`~ \nab<>"), max_size=40))
