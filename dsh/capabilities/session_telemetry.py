@@ -7,6 +7,9 @@ import msgspec
 
 from dsh.kernel import Event
 
+FEEDBACK = "feedback/record"
+"""The event with which somebody says what they think of a session."""
+
 Severity = Literal["info", "warn", "error"]
 
 

@@ -4,17 +4,18 @@ Nothing but headers is read before somebody asks. The index is disposable and ho
 logs; SQLite is loaded only where `openAt` is `startup` (`spec/persistence.md` §12).
 """
 
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 
 from dsh.capabilities.bounds import Amount, NonEmpty
-from dsh.capabilities.session_query import SESSION_QUERY
+from dsh.capabilities.session_query import SESSION_QUERY, SessionQuery
 from dsh.errors import CompositionError
 from dsh.kernel import Context
-from dsh.plugins.session_query_sqlite.corpus import Corpus
-from dsh.plugins.session_query_sqlite.service import Queries
 from dsh.session.store import SESSIONS
+
+if TYPE_CHECKING:
+    from dsh.plugins.session_query_sqlite.service import Queries
 
 __all__ = ["Config", "apply", "inject", "provide"]
 
@@ -49,12 +50,33 @@ async def apply(ctx: Context, config: Config) -> None:
             f"defaultLimit {config.default_limit} is more than maxLimit {config.max_limit}",
             code="SESSION_QUERY_INVALID_CONFIG",
         )
-    corpus = Corpus(ctx)
-    queries = Queries(corpus, config)
+    queries = _OnDemand(ctx, config)
     if config.open_at == "startup":
         from dsh.plugins.session_query_sqlite.search import open_search
 
-        search = await open_search(corpus, config)
+        made = queries.made()
+        made.index = search = await open_search(made.corpus, config)
         ctx.effect(lambda: search.close, "search index")
-        queries.index = search
-    ctx.provide(SESSION_QUERY, queries)
+    ctx.provide(SESSION_QUERY, cast(SessionQuery, queries))
+
+
+class _OnDemand:
+    """Stands for the queries, which are loaded with the first question."""
+
+    def __init__(self, ctx: Context, config: Config) -> None:
+        self._ctx = ctx
+        self._config = config
+        self._queries: Queries | None = None
+
+    def made(self) -> "Queries":
+        if self._queries is None:
+            from dsh.plugins.session_query_sqlite.corpus import Corpus
+            from dsh.plugins.session_query_sqlite.service import Queries
+
+            self._queries = Queries(Corpus(self._ctx), self._config)
+        return self._queries
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.made(), name)

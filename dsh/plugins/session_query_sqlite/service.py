@@ -51,7 +51,7 @@ class Queries:
     """Implements `dsh.capabilities.session_query.SessionQuery`."""
 
     def __init__(self, corpus: Corpus, limits: Limits) -> None:
-        self._corpus = corpus
+        self.corpus = corpus
         self._limits = limits
         self._inspecting = asyncio.Semaphore(limits.persisted_inspect_concurrency)
         self.index: Search | None = None
@@ -64,11 +64,11 @@ class Queries:
         self, predicates: Sequence[SessionPredicate], *, signal: CancelToken | None = None
     ) -> SessionList:
         test = SessionTest(predicates)
-        snapshot = await waiting(self._corpus.snapshot(), signal)
+        snapshot = await waiting(self.corpus.snapshot(), signal)
         return snapshot.listed(tuple(filter(test, snapshot.sessions)))
 
     async def read_log(self, session_id: str, *, signal: CancelToken | None = None) -> SessionLog:
-        found, view = await waiting(self._corpus.read(session_id), signal)
+        found, view = await waiting(self.corpus.read(session_id), signal)
         return SessionLog(found, tuple(view.entries()), view.length)
 
     async def list_events(
@@ -79,7 +79,7 @@ class Queries:
         signal: CancelToken | None = None,
     ) -> Iterable[EventRecord]:
         test = EventTest(predicates)
-        _, view = await waiting(self._corpus.read(session_id), signal)
+        _, view = await waiting(self.corpus.read(session_id), signal)
         return Records(session_id, view.entries(), test)
 
     async def filter_events(
@@ -97,13 +97,13 @@ class Queries:
     async def _filtered(
         self, which: SessionTest, test: EventTest, limit: int
     ) -> tuple[tuple[EventRecord, ...], tuple[QueryProblem, ...]]:
-        snapshot = await self._corpus.snapshot()
+        snapshot = await self.corpus.snapshot()
         problems = [*snapshot.problems]
         passed: list[EventRecord] = []
         for found in filter(which, snapshot.sessions):
             session_id = found.header.id
             try:
-                _, view = await self._corpus.read(session_id)
+                _, view = await self.corpus.read(session_id)
             except SessionQueryError as error:
                 if error.reason != "SESSION_NOT_FOUND":  # else it went since it was listed
                     problems.append(QueryProblem(session_id, error.reason, error.message))
@@ -115,7 +115,7 @@ class Queries:
         return tuple(passed), tuple(problems)
 
     async def read_surface(self, session_id: str, *, signal: CancelToken | None = None) -> CurrentSurface:
-        found, view = await waiting(self._corpus.read(session_id), signal)
+        found, view = await waiting(self.corpus.read(session_id), signal)
         events = tuple(map(view.event, view.surface_nodes))
         return CurrentSurface(found, view.length - 1, events, view.derive_messages())
 
@@ -126,7 +126,7 @@ class Queries:
         for side, count in (("before", before), ("after", after)):
             if type(count) is not int or not 0 <= count <= most:
                 raise SessionQueryError("INVALID_WINDOW", f"{side} is from 0 to {most}, found {count!r:.60}")
-        _, view = await waiting(self._corpus.read(session_id), signal)
+        _, view = await waiting(self.corpus.read(session_id), signal)
         event = _event(view, seq)
         return EventWindow(
             event,
@@ -146,7 +146,7 @@ class Queries:
     async def _title(self, session_id: str) -> SessionTitle:
         try:
             async with self._inspecting:
-                _, view = await self._corpus.read(session_id)
+                _, view = await self.corpus.read(session_id)
         except SessionQueryError as error:
             return SessionTitle(session_id, None, error.reason)
         for entry in reversed(view.entries()):
@@ -156,7 +156,7 @@ class Queries:
         return SessionTitle(session_id, None)
 
     async def trace_lineage(self, session_id: str, *, signal: CancelToken | None = None) -> Lineage:
-        snapshot = await waiting(self._corpus.snapshot(), signal)
+        snapshot = await waiting(self.corpus.snapshot(), signal)
         first = snapshot.require(session_id)
         known = {found.header.id: found for found in snapshot.sessions}
         ancestors: list[FoundSession] = []
@@ -175,7 +175,7 @@ class Queries:
     async def trace_event(
         self, session_id: str, seq: int, *, signal: CancelToken | None = None
     ) -> EventTrace:
-        _, view = await waiting(self._corpus.read(session_id), signal)
+        _, view = await waiting(self.corpus.read(session_id), signal)
         event = _event(view, seq)
         surface = surface_of(view.entries())
         return trace(record_of(session_id, seq, event.type, event.time, surface), event, surface)

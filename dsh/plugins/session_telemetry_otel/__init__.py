@@ -4,25 +4,26 @@ Off unless `mode` says otherwise, and then to the user's own address only. Recor
 and paths; what has the form of a key is masked (`spec/persistence.md` §11).
 """
 
-from typing import Annotated, Literal
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
 from dsh import __version__
 from dsh.agent.contract import AGENT_ERROR
-from dsh.capabilities.anonymous_id import FILE, anonymous_id
 from dsh.capabilities.bounds import Amount, TimerMs
 from dsh.capabilities.launch import HOME_PATH
+from dsh.capabilities.session_telemetry import FEEDBACK
 from dsh.errors import CompositionError
 from dsh.kernel import Context, ServiceKey
-from dsh.plugins.session_telemetry_otel.capture import FEEDBACK, Capture
 from dsh.session.store import SESSION_CREATED, SESSION_DISPOSED, SESSION_EVENT, SESSIONS, Appended
+
+if TYPE_CHECKING:
+    from dsh.plugins.session_telemetry_otel.capture import Capture
 
 __all__ = ["Config", "apply", "inject", "provide"]
 
 inject = [SESSIONS]
-TELEMETRY: ServiceKey[Capture | None] = ServiceKey("sessionTelemetry")
+TELEMETRY: "ServiceKey[Capture | None]" = ServiceKey("sessionTelemetry")
 """Provided so that there is one: a second would send everything twice."""
 
 provide = [TELEMETRY]
@@ -71,11 +72,18 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
     """How records are gathered."""
 
 
-async def apply(ctx: Context, config: Config) -> None:
+def apply(ctx: Context, config: Config) -> None:
     if config.mode == "DISABLED":
         ctx.provide(TELEMETRY)
         ctx.on(SESSION_EVENT, lambda appended: _tell_that_nothing_goes(ctx, appended))
-        return
+    else:
+        _send(ctx, config)
+
+
+def _send(ctx: Context, config: Config) -> None:
+    from dsh.capabilities.anonymous_id import FILE, anonymous_id
+    from dsh.plugins.session_telemetry_otel.capture import Capture
+
     url = _checked(config)
     home = ctx.get(HOME_PATH)
     try:
@@ -128,6 +136,8 @@ def _checked(config: Config) -> str:
     Raises:
         CompositionError: there is none, or the queue's sizes do not fit.
     """
+    from urllib.parse import urlsplit
+
     url = config.exporter.url
     if not url:
         raise CompositionError(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dsh.agent.contract import AgentFailed
-from dsh.capabilities.session_telemetry import TELEMETRY_RECORD, Severity, TelemetryRecord
+from dsh.capabilities.session_telemetry import FEEDBACK, TELEMETRY_RECORD, Severity, TelemetryRecord
 from dsh.kernel import Context
 from dsh.session.chunk_run import ChunkRun, Entry, entry_start
 from dsh.session.event import SessionEvent
@@ -17,7 +17,6 @@ from dsh.session.log import Session, now_ms
 from dsh.session.store import Appended
 
 CHUNK = "assistant/chunk"
-FEEDBACK = "feedback/record"
 Emit = Callable[[TelemetryRecord], None]
 """Takes a record at once and without waiting."""
 
