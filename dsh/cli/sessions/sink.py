@@ -61,7 +61,11 @@ def _publish(partial: Path, path: Path) -> None:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
         except FileExistsError:
             raise _exists(path) from None
-        partial.replace(path)
+        try:
+            partial.replace(path)
+        except OSError:
+            path.unlink()
+            raise
 
 
 def _exists(path: Path) -> DshError:

@@ -335,6 +335,24 @@ def test_a_file_that_appears_while_it_is_written_is_left_alone(tmp_path: Path) -
     assert [found.name for found in tmp_path.iterdir()] == ["out"]
 
 
+def test_a_file_system_without_links_gets_its_file_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+
+    to_new_file(tmp_path / "out", ("whole",))
+
+    assert (tmp_path / "out").read_text() == "whole"
+    assert [found.name for found in tmp_path.iterdir()] == ["out"]
+    monkeypatch.setattr(Path, "replace", refuse)
+    with pytest.raises(PermissionError):
+        to_new_file(tmp_path / "other", ("whole",))
+    assert [found.name for found in tmp_path.iterdir()] == ["out"]
+
+
 def test_a_drawing_that_fails_leaves_nothing(tmp_path: Path) -> None:
     def pieces() -> "list[str]":
         raise OSError(5, "Input/output error")
