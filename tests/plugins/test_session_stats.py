@@ -27,7 +27,11 @@ async def mounted(document: MemoryStore | None = None) -> tuple[Context, Session
     ctx = Context()
     await ctx.plugin(session_row)
     if document is not None:
-        await ctx.plugin(lambda inner: SettingsService(inner, document) and None, name="settings")
+
+        def settings(inner: Context) -> None:
+            SettingsService(inner, document)
+
+        await ctx.plugin(settings)
     await settled(ctx.plugin(session_projection, {}))
     await settled(ctx.plugin(session_stats, {}))
     log, _ = ctx.use(SESSIONS).create("one")
