@@ -182,7 +182,7 @@ class TitleService(Service):
         if provider is None:
             raise Cancelled("the title provider is gone")
         request = TitleRequest(session, work.prompts, route_of(session), work.signal)
-        answering = asyncio.ensure_future(provider.generate(request))
+        answering = asyncio.ensure_future(_answer(provider, request))
         try:
             answer = await work.signal.race(answering)
         finally:
@@ -238,3 +238,11 @@ class TitleService(Service):
         finally:
             if self._work.get(session) is work:
                 del self._work[session]
+
+
+async def _answer(provider: TitleProvider, request: TitleRequest) -> ProvidedTitle:
+    """What the provider answers. A task of its own runs it, and no exit of foreign code may leave that."""
+    try:
+        return await provider.generate(request)
+    except BaseException as raised:
+        raise contained(raised, f"title provider {provider.id}") from None
