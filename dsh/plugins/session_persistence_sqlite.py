@@ -3,6 +3,7 @@
 In place of row `session-persistence-jsonl`; no shipped bundle mounts it.
 """
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Annotated, Literal
@@ -17,7 +18,8 @@ from dsh.persistence.error import PersistenceError
 from dsh.persistence.follow import follow_sessions
 from dsh.persistence.service import PERSISTENCE
 from dsh.persistence.sqlite.backend import SqliteBackend
-from dsh.persistence.sqlite.path import MEMORY, check_file, check_first_bytes
+from dsh.persistence.sqlite.error import DatabaseBusy
+from dsh.persistence.sqlite.path import MEMORY, check_file
 from dsh.session.store import SESSIONS
 
 inject = [SESSIONS]
@@ -50,6 +52,12 @@ async def apply(ctx: Context, config: Config) -> None:
         busy_timeout_ms=config.busy_timeout_ms,
         pack_chunks=config.pack_chunks,
     )
+    try:
+        await asyncio.to_thread(backend.check)
+    except DatabaseBusy:
+        pass  # it is ours to find out with the first write, which waits
+    except (PersistenceError, OSError) as error:
+        raise _unusable(error) from None
     coordinator = Coordinator(
         backend,
         delay_s=config.write_batch_max_delay_ms / 1000,
@@ -62,7 +70,7 @@ def usable_path(configured: str) -> str:
     """The absolute path of the database, or `:memory:`. The file need not exist.
 
     Raises:
-        CompositionError: it is empty, no database of sessions, open to others, or could not be made.
+        CompositionError: it is empty, no regular file, open to others, or could not be made.
     """
     if not configured:
         raise CompositionError("path is empty", hint="set path to the file that is to hold the sessions")
@@ -70,17 +78,19 @@ def usable_path(configured: str) -> str:
         return configured
     path = Path(configured).absolute()
     try:
-        if check_file(path) is not None:
-            check_first_bytes(path)
-        else:
+        if check_file(path) is None:
             _check_can_be_made(path)
-    except PersistenceError as error:
-        raise CompositionError(f"path {error.message}", hint=error.hint) from None
-    except OSError as error:
-        raise CompositionError(
-            f"path {path} cannot be used: {error.strerror}", hint="set path to a file of yours"
-        ) from None
+    except (PersistenceError, OSError) as error:
+        raise _unusable(error) from None
     return str(path)
+
+
+def _unusable(error: PersistenceError | OSError) -> CompositionError:
+    if isinstance(error, PersistenceError):
+        return CompositionError(f"path {error.message}", hint=error.hint)
+    return CompositionError(
+        f"path {error.filename} cannot be used: {error.strerror}", hint="set path to a file of yours"
+    )
 
 
 def _check_can_be_made(path: Path) -> None:

@@ -19,6 +19,7 @@ from dsh.persistence.view import LogView, build_view
 from dsh.plugins import session as session_row
 from dsh.plugins import session_persistence_sqlite as row
 from dsh.session.chunk import TextDelta
+from dsh.session.header import SessionHeader
 from dsh.session.store import SESSIONS, SessionStore
 from tests.aio import aio
 
@@ -195,26 +196,17 @@ def test_the_ends_of_a_range_are_in_it(options: dict[str, object]) -> None:
     assert (config.journal_mode, config.pack_chunks) == ("wal", True)
 
 
-def test_a_path_that_cannot_serve_stops_the_start(tmp_path: Path) -> None:
+def test_a_path_that_cannot_serve_is_refused(tmp_path: Path) -> None:
     assert row.usable_path(":memory:") == ":memory:"
     assert row.usable_path(str(tmp_path / "a" / "b" / "s.db")) == str(tmp_path / "a" / "b" / "s.db")
-    (tmp_path / "text").write_text("no database")
-    (tmp_path / "text").chmod(0o600)
+    (tmp_path / "text").touch(mode=0o600)
     (tmp_path / "open").touch(mode=0o644)
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "text")
-    other = sqlite3.connect(tmp_path / "other")
-    other.execute("PRAGMA application_id = 77")
-    other.execute("CREATE TABLE x (y)")
-    other.close()
-    (tmp_path / "other").chmod(0o600)
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
     for name, match in [
-        ("text", "no SQLite database"),
         ("open", "open to others"),
         ("folder", "no regular file"),
         ("link", "no regular file"),
-        ("other", "another program's"),
         ("text/s.db", "no folder of its own"),
         ("text/a/s.db", "cannot be"),
     ]:
@@ -223,7 +215,44 @@ def test_a_path_that_cannot_serve_stops_the_start(tmp_path: Path) -> None:
         assert str(tmp_path / name.partition("/")[0]) in str(caught.value) and caught.value.hint
     with pytest.raises(CompositionError, match="empty"):
         row.usable_path("")
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
+
+
+@aio
+async def test_a_database_of_something_else_stops_the_start_and_stays(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no database" * 100)
+    other = sqlite3.connect(tmp_path / "other")
+    other.execute("PRAGMA application_id = 77")
+    other.execute("CREATE TABLE x (y)")
+    other.close()
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    for name, match in [("text", "no SQLite database"), ("other", "another program's")]:
+        (tmp_path / name).chmod(0o600)
+        ctx = Context()
+        await ctx.plugin(session_row)
+        with pytest.raises(CompositionError, match=match) as caught:
+            await ctx.plugin(row, {"path": str(tmp_path / name)})
+        assert str(tmp_path / name) in str(caught.value) and caught.value.hint
+        await ctx.dispose()
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@aio
+async def test_a_database_that_is_locked_at_the_start_is_waited_for_later(tmp_path: Path) -> None:
+    old = SqliteBackend(tmp_path / "s.db")
+    old.append(SessionHeader(id="old", created_at=0), ())
+    old.close()
+    holder = sqlite3.connect(tmp_path / "s.db", isolation_level=None)
+    holder.execute("PRAGMA journal_mode = delete")
+    holder.execute("BEGIN EXCLUSIVE")
+    ctx, store, _ = await mounted(tmp_path / "s.db", busyTimeoutMs=20, journalMode="delete")
+    holder.execute("COMMIT")
+    holder.close()
+
+    session, _ = store.create("one")
+    session.append("turn/start", {"turn": 1})
+    assert await store.flush(session)
+    await ctx.dispose()
+    assert types_of(tmp_path / "s.db") == ["turn/start"]
 
 
 WRITER = """

@@ -59,6 +59,14 @@ class SqliteBackend:
         self._in_memory: set[str] = set()
         """Ids stored in a database in memory, for who may not ask it."""
 
+    def check(self) -> None:
+        """Open the database, if there is one, and refuse it unless it is one of sessions.
+
+        Raises:
+            WrongDatabase, UnsafePath, SessionCorruption, DatabaseBusy, OSError
+        """
+        self._database.check()
+
     # -- looking -----------------------------------------------------------------------------------
 
     def locate(self, header: SessionHeader) -> Path | None:

@@ -95,11 +95,14 @@ class Database:
             pass
 
     def holds(self, session_id: str) -> bool:
-        """Whether a session is stored, as far as can be told at once: this never waits and raises nothing."""
+        """Whether a session is stored, as far as can be told at once: this never waits and raises nothing.
+
+        It asks through a connection of its own, since the other one may be at work in another thread.
+        """
         if self.is_memory:
             return False
         try:
-            uri = _read_only(Path(self.path))
+            uri = _uri(Path(self.path), "rw")
             with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=0, isolation_level=None)) as db:
                 found = db.execute(
                     "SELECT 1 FROM sessions WHERE id = CAST(? AS TEXT)", (utf8(session_id),)
@@ -111,8 +114,8 @@ class Database:
     def forget_deleted(self) -> None:
         """Take what was deleted out of the write-ahead log too, as far as nobody is in the way."""
         if self._db is not None:
-            with contextlib.suppress(sqlite3.Error):
-                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            with contextlib.suppress(sqlite3.Error), self._without_waiting(self._db) as db:
+                db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
     def close(self) -> None:
         """Close the connection. The next use opens it again; a database in memory is gone."""
@@ -140,7 +143,7 @@ class Database:
             create_file(path)
             found = path.lstat()
         self._is_read_only = not os.access(path, os.W_OK)
-        uri = _read_only(path) if self._is_read_only else f"{path.as_uri()}?mode=rw"
+        uri = _uri_without_locks(path) if self._is_read_only else _uri(path, "rw")
         self._file = found.st_dev, found.st_ino
         self._db = self._open(uri, creates=creates)
         return self._db
@@ -209,8 +212,7 @@ class Database:
         """Set the journal mode; somebody who is in the way is waited for no longer than for a write."""
         wanted = "memory" if self.is_memory else self._journal_mode
         deadline = time.monotonic() + self._busy_timeout_ms / 1000
-        db.execute("PRAGMA busy_timeout = 0").fetchall()
-        try:
+        with self._without_waiting(db):
             while True:
                 try:
                     found = bytes(db.execute(f"PRAGMA journal_mode = {wanted}").fetchone()[0]).decode()
@@ -221,10 +223,16 @@ class Database:
                     if time.monotonic() >= deadline:
                         raise DatabaseBusy(self.path) from error
                 time.sleep(_SWITCH_RETRY_S)
-        finally:
-            db.execute(f"PRAGMA busy_timeout = {self._busy_timeout_ms}").fetchall()
         if found != wanted:
             raise PersistenceError(f"{self.path}: SQLite keeps journal mode {found}, expected {wanted}")
+
+    @contextlib.contextmanager
+    def _without_waiting(self, db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+        db.execute("PRAGMA busy_timeout = 0").fetchall()
+        try:
+            yield db
+        finally:
+            db.execute(f"PRAGMA busy_timeout = {self._busy_timeout_ms}").fetchall()
 
 
 @contextlib.contextmanager
@@ -241,7 +249,14 @@ def _transaction(db: sqlite3.Connection, begin: str) -> Iterator[None]:
         raise
 
 
-def _read_only(path: Path) -> str:
-    """How to open a database for reading so that no file beside it is made that would stay."""
+def _uri(path: Path, mode: str) -> str:
+    return f"{path.as_uri()}?mode={mode}"
+
+
+def _uri_without_locks(path: Path) -> str:
+    """How to open a database that nobody here may write, so that no file beside it is made that would stay.
+
+    Never for one that this process writes elsewhere: closing it would give away the locks held there.
+    """
     has_journal = any(path.with_name(path.name + end).exists() for end in ("-wal", "-journal"))
-    return f"{path.as_uri()}?mode=ro" + ("" if has_journal else "&immutable=1")
+    return _uri(path, "ro") + ("" if has_journal else "&immutable=1")

@@ -1,26 +1,20 @@
 """The file of a session database, and who may get at it (`spec/persistence.md` §7).
 
 Logs hold prompts, sources and output of tools: the file is the user's alone, and nobody else may put another
-one in its place.
+one in its place. A file that is a database already is not opened here: closing it would give away every lock
+that this process holds on it, those of SQLite too.
 """
 
 import os
 import stat
 from pathlib import Path
 
-from dsh.persistence.error import WrongDatabase
 from dsh.persistence.files import DIR_MODE, FILE_MODE, Files
 from dsh.persistence.jsonl.writer import make_dirs
 from dsh.persistence.sqlite.error import UnsafePath
-from dsh.persistence.sqlite.schema import APPLICATION_ID, USER_VERSION
 
 MEMORY = ":memory:"
 """The path of a database that ends with its process."""
-
-_MAGIC = b"SQLite format 3\0"
-_HEADER_BYTES = 100
-_VERSION_AT, _APPLICATION_AT = 60, 68
-"""Where the two numbers stand in the first bytes of a database, big-endian."""
 
 
 def check_folder(folder: Path) -> bool:
@@ -81,31 +75,10 @@ def create_file(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE))
     except FileExistsError:
         check_file(path)
+    Files().sync_dir(path.parent)
 
 
 def create_folder(path: Path) -> None:
     """Make a folder beside the database, mode 0700, or check the one that is there."""
     path.mkdir(mode=DIR_MODE, exist_ok=True)
     check_folder(path)
-
-
-def check_first_bytes(path: Path) -> None:
-    """Refuse a file that is plainly another program's, without opening it as a database.
-
-    Raises:
-        WrongDatabase: it is none of SQLite, or its numbers are not ours.
-    """
-    with path.open("rb") as file:
-        head = file.read(_HEADER_BYTES)
-    if not head:
-        return
-    if not head.startswith(_MAGIC):
-        raise WrongDatabase(str(path), "it is no SQLite database")
-    application = int.from_bytes(head[_APPLICATION_AT : _APPLICATION_AT + 4], "big")
-    version = int.from_bytes(head[_VERSION_AT : _VERSION_AT + 4], "big")
-    if application not in (0, APPLICATION_ID):
-        raise WrongDatabase(str(path), f"the database is another program's (application_id {application})")
-    if version not in (0, USER_VERSION):
-        raise WrongDatabase(
-            str(path), f"the database has version {version} of the schema, expected {USER_VERSION}"
-        )

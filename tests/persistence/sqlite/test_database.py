@@ -15,6 +15,7 @@ from dsh.persistence.sqlite.backend import SqliteBackend
 from dsh.persistence.sqlite.database import JournalMode
 from dsh.persistence.sqlite.error import DatabaseBusy, UnsafePath
 from dsh.persistence.sqlite.schema import TABLES
+from dsh.plugins import session_persistence_sqlite as row
 from tests.persistence.sqlite.made import by_hand, events_of, log, rows_by_hand, stored, titled, view_of
 
 
@@ -317,6 +318,36 @@ def test_a_write_waits_for_another_programs_but_not_for_ever(tmp_path: Path, mod
     backend.append(session.header, session.entries(1))
     assert events_of(view_of(backend, "s")) == events_of(session)
     backend.close()
+
+
+TRY = """
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None)
+try:
+    db.execute("BEGIN IMMEDIATE")
+    print("got it")
+except sqlite3.OperationalError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("mode", ["wal", "delete"])
+def test_looking_gives_no_lock_of_this_process_away(tmp_path: Path, mode: JournalMode) -> None:
+    path = stored(tmp_path / "s.db", log())
+    writer = SqliteBackend(path, journal_mode=mode)
+    writer.append(log("t").header, log("t").entries())
+    with writer._database.writing(creates=False):
+        other = SqliteBackend(path, busy_timeout_ms=0)
+        assert other.is_taken(log().header) and writer.is_taken(log().header)
+        assert row.usable_path(str(path)) == str(path)
+        other.check()
+        assert other.find("s") is not None
+        other.close()
+        tried = subprocess.run(
+            [sys.executable, "-c", TRY, str(path)], capture_output=True, text=True, check=True
+        )
+        assert tried.stdout == "database is locked\n"
+    writer.close()
 
 
 def test_a_database_that_is_gone_or_another_is_never_written_to(tmp_path: Path) -> None:
