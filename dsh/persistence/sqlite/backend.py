@@ -15,7 +15,7 @@ from dsh.persistence.sqlite.database import Database, JournalMode
 from dsh.persistence.sqlite.owners import MemoryOwners, Owner, Owners
 from dsh.persistence.sqlite.path import MEMORY, create_parent
 from dsh.persistence.sqlite.reader import RowState, StoredRows, place_of, revision_of
-from dsh.persistence.sqlite.record import rows_of
+from dsh.persistence.sqlite.record import rows_of, shown
 from dsh.session.chunk_run import Entry, entry_start, entry_stop
 from dsh.session.header import SessionHeader
 
@@ -89,7 +89,7 @@ class SqliteBackend:
         with self._database.reading() as db:
             if db is None:
                 return []
-            found = [row[0].decode("utf-8", "surrogatepass") for row in db.execute("SELECT id FROM sessions")]
+            found = [shown(row[0]) for row in db.execute("SELECT id FROM sessions")]
         return sorted(session_id for session_id in found if session_id.startswith(prefix))
 
     # -- reading -----------------------------------------------------------------------------------

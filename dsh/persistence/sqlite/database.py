@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from dsh.persistence.error import PersistenceError, SessionFileChanged
+from dsh.persistence.error import PersistenceError, SessionFileChanged, WrongDatabase
 from dsh.persistence.sqlite import schema
 from dsh.persistence.sqlite.error import DatabaseBusy, is_busy, translated
 from dsh.persistence.sqlite.path import MEMORY, check_file, create_file
@@ -142,6 +142,8 @@ class Database:
                 return None
             create_file(path)
             found = path.lstat()
+        if found.st_size == 1:  # SQLite takes it for an empty file and would write over it
+            raise WrongDatabase(self.path, "it is no SQLite database")
         self._is_read_only = not os.access(path, os.W_OK)
         uri = _uri_without_locks(path) if self._is_read_only else _uri(path, "rw")
         self._file = found.st_dev, found.st_ino

@@ -64,6 +64,8 @@ def translated(path: str) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise translate(error, path) from error
+    except UnicodeDecodeError as error:
+        raise SessionCorruption("the schema of the database is no text", path=path) from error
     except OverflowError as error:
         raise PersistenceError(f"{path}: a number does not fit into a column: {error}") from error
 

@@ -7,7 +7,16 @@ from typing import Any, NamedTuple
 from dsh.persistence.backend import StorageFigures, StoredProblem, StoredSession, Tail
 from dsh.persistence.error import OtherVersion, SessionCorruption
 from dsh.persistence.jsonl.figures import unpacked_size
-from dsh.persistence.sqlite.record import COLUMNS, MAX_MEMBERS, DamagedRow, Record, count_of, read_row, utf8
+from dsh.persistence.sqlite.record import (
+    COLUMNS,
+    MAX_MEMBERS,
+    DamagedRow,
+    Record,
+    count_of,
+    read_row,
+    shown,
+    utf8,
+)
 from dsh.persistence.sqlite.scan import DamagedRows, RowScanner
 from dsh.persistence.sqlite.schema import Text, is_uuid
 from dsh.persistence.stored import Stored, Torn
@@ -91,7 +100,7 @@ def read_state(db: sqlite3.Connection, session_id: str) -> RowState | None:
     found = db.execute(
         "SELECT incarnation, revision FROM sessions WHERE id = CAST(? AS TEXT)", (utf8(session_id),)
     ).fetchone()
-    return None if found is None else RowState(found[0].decode("utf-8", "replace"), found[1])
+    return None if found is None else RowState(shown(found[0]), found[1])
 
 
 def _session_row(row: Sequence[Any], place: str) -> SessionRow:
@@ -264,8 +273,7 @@ def list_sessions(
     )
     latest = "SELECT time FROM events WHERE session_id = id ORDER BY seq DESC LIMIT 1"
     for *row, written in db.execute(f"SELECT {_SESSION}, ({latest}) FROM sessions"):
-        session_id = row[0].decode("utf-8", "replace")
-        place = place_of(database, session_id)
+        place = place_of(database, shown(row[0]))
         try:
             found = _session_row(row, place)
         except (SessionCorruption, OtherVersion) as error:

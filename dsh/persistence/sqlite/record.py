@@ -59,6 +59,16 @@ def utf8(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
+def shown(value: object) -> str:
+    """A stored text as a name; of what is none, something to see."""
+    if not isinstance(value, Text):
+        return str(value)
+    try:
+        return value.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return value.decode("utf-8", "replace")
+
+
 def rows_of(entries: Iterable[Entry], *, packs: bool) -> Iterator[Row]:
     """The rows of one batch.
 

@@ -1,0 +1,126 @@
+"""A database that is flipped, cut, or on a failing disk: a log or a named refusal, and nothing changes."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dsh.persistence.error import PersistenceError
+from dsh.persistence.sqlite.backend import SqliteBackend
+from dsh.persistence.view import build_view
+from tests.persistence.sqlite.made import golden, log, stored
+
+
+def looked_at(path: Path) -> int:
+    """How many looks at the database were refused. Any other error is a failure."""
+    refused = 0
+    backend = SqliteBackend(path, busy_timeout_ms=0)
+    for look in (
+        backend.list,
+        backend.ids,
+        lambda: backend.figures("demo.1"),
+        lambda: backend.load_from("demo.1", 9),
+        lambda: None if (found := backend.load("demo.1")) is None else build_view(found),
+    ):
+        try:
+            look()
+        except (PersistenceError, OSError) as error:
+            refused += 1
+            assert str(path) in str(error)
+    backend.close()
+    return refused
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The golden log in a database."""
+    folder = tmp_path_factory.mktemp("golden")
+    header, entries = golden(folder)
+    backend = SqliteBackend(folder / "s.db")
+    backend.append(header, entries)
+    backend.close()
+    return (folder / "s.db").read_bytes()
+
+
+def put(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    path.chmod(0o600)
+    return path
+
+
+@pytest.mark.parametrize("start", range(8))
+def test_any_flipped_byte_is_harmless_or_refused(tmp_path: Path, database: bytes, start: int) -> None:
+    refused = 0
+    places = [*range(start, 100, 8), *range(100 + start * 11, len(database), 8 * 23)]
+    for place in places:
+        data = bytearray(database)
+        data[place] ^= 0xFF
+        path = put(tmp_path / "s.db", bytes(data))
+        refused += looked_at(path)
+        assert path.read_bytes() == data, place
+    assert refused
+
+
+def test_a_database_cut_anywhere_is_refused(tmp_path: Path, database: bytes) -> None:
+    for length in range(1, len(database), 509):
+        path = put(tmp_path / "s.db", database[:length])
+        assert looked_at(path), length
+        assert path.read_bytes() == database[:length]
+
+
+def test_a_database_of_no_bytes_is_one_that_is_not_there_yet(tmp_path: Path) -> None:
+    path = put(tmp_path / "s.db", b"")
+
+    assert looked_at(path) == 0 and path.read_bytes() == b""
+    stored(path, log())
+    assert SqliteBackend(path).ids() == ["s"]
+
+
+FULL = """
+import resource, signal, sys
+from pathlib import Path
+from dsh.persistence.sqlite.backend import SqliteBackend
+from dsh.persistence.view import build_view
+from tests.persistence.sqlite.made import log, titled
+session = titled(log(), 60)
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+infinite = resource.RLIM_INFINITY
+found = set()
+for number, limit in enumerate(range(1000, 130_000, 5_000)):
+    path = Path(sys.argv[1]) / f"{number}.db"
+    backend = SqliteBackend(path, journal_mode=sys.argv[2])
+    begun = number % 2 * 3
+    if begun:
+        backend.append(session.header, session.entries()[:begun])
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, infinite))
+    try:
+        backend.append(session.header, session.entries(begun))
+        stored = session.length
+    except OSError:
+        stored = begun
+    resource.setrlimit(resource.RLIMIT_FSIZE, (infinite, infinite))
+    other = SqliteBackend(path)
+    seen = other.load("s")
+    assert (0 if seen is None else build_view(seen).stored_length) == stored, limit
+    other.close()
+    if stored < session.length:
+        backend.append(session.header, session.entries(begun))
+    backend.close()
+    seen = SqliteBackend(path).load("s")
+    assert build_view(seen).stored_length == session.length
+    found.add(stored)
+print(sorted(found))
+"""
+
+
+@pytest.mark.parametrize("mode", ["wal", "delete", "truncate", "persist"])
+def test_wherever_a_write_is_refused_the_log_is_the_old_one_and_goes_on(tmp_path: Path, mode: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path), mode],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[3],
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "[0, 3, 64]\n"
