@@ -34,7 +34,8 @@ def test_a_run_whose_telemetry_is_on_sends_its_log_to_the_address_of_the_user(tm
     space = Workspace(tmp_path)
     with receiving() as receiver:
         env = {"DSH_TELEMETRY_MODE": "FULL", "DSH_TELEMETRY_OTLP_URL": receiver.url}
-        done = space.run("--profile", "demo", "Run: echo token sk-abcdefgh12345678", env=env)
+        env["CI_TOKEN"] = "of-no-known-form"
+        done = space.run("--profile", "demo", "Run: echo of-no-known-form sk-abcdefgh12345678", env=env)
         assert done.code == 0, done.stderr
         assert "telemetry" not in done.stderr
     kinds = [kind.partition("#")[0] for kind in receiver.kinds]
@@ -43,6 +44,7 @@ def test_a_run_whose_telemetry_is_on_sends_its_log_to_the_address_of_the_user(tm
     assert kinds[-1] == "shutdown"
     assert kinds.count("assistant/chunk") == 2
     assert "abcdefgh12345678" not in str(receiver.records)
+    assert "of-no-known-form" not in str(receiver.records)
     assert receiver.resource["user.id"] == (space.home / ".anonymous-user-id").read_text().strip()
 
 

@@ -45,7 +45,8 @@ class Reconciler:
             SessionQueryError: PERSISTENCE_FAILED or INDEX_FAILED.
         """
         snapshot = await self._corpus.snapshot()
-        if await self._stored(snapshot):  # some changed: look once whether they still do
+        is_new = await self._stored(snapshot)
+        if is_new or not self._is_live_still(snapshot):  # look once whether it still changes
             snapshot = await self._corpus.snapshot()
             await self._stored(snapshot)
         await self._live()
@@ -56,6 +57,11 @@ class Reconciler:
             if (held := known.get(one)) is not None and held.problem is not None
         ]
         return snapshot, (*snapshot.problems, *unread)
+
+    def _is_live_still(self, snapshot: Snapshot) -> bool:
+        """Whether the same sessions are live as when the snapshot was taken."""
+        ids = {session.id for session in self._corpus.live()}
+        return ids == {found.header.id for found in snapshot.sessions if found.source == "live"}
 
     async def _stored(self, snapshot: Snapshot) -> bool:
         """Index the stored sessions whose revision is another one; whether any could be read."""

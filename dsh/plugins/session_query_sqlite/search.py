@@ -65,9 +65,11 @@ class Search:
         self._reconciler = Reconciler(corpus, index, worker)
         self._cursors = Cursors(str(uuid.uuid4()))
         self._turn = asyncio.Lock()
+        self._is_closed = False
 
     async def close(self) -> None:
         async with self._turn:
+            self._is_closed = True
             await self._worker.call(self._index.close)
             self._worker.stop()
 
@@ -107,6 +109,8 @@ class Search:
         self, kind: str, plan: "_Plan"
     ) -> tuple[dict[str, FoundSession], tuple[QueryProblem, ...], int, str]:
         """The sessions to search, in their order; what cannot be; where the page begins; the generation."""
+        if self._is_closed:
+            raise SessionQueryError("INDEX_FAILED", "the search index was closed meanwhile")
         snapshot, problems = await self._reconciler.run()
         generation = await self._worker.call(self._index.generation)
         offset = self._cursors.offset(kind, plan.request, generation)

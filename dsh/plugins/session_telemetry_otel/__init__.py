@@ -11,7 +11,7 @@ import msgspec
 from dsh import __version__
 from dsh.agent.contract import AGENT_ERROR
 from dsh.capabilities.bounds import Amount, TimerMs
-from dsh.capabilities.launch import HOME_PATH
+from dsh.capabilities.launch import HOME_PATH, LAUNCH_ENVIRONMENT
 from dsh.capabilities.session_telemetry import FEEDBACK
 from dsh.errors import CompositionError
 from dsh.kernel import Context, ServiceKey
@@ -65,7 +65,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
     shutdown_timeout_millis: TimerMs = 3_000
     """How long the end of dsh may wait for what has not been sent."""
     mask_keys: bool = True
-    """Put `***` in place of what has the form of a key or password."""
+    """Put `***` in place of what has the form of a key or password, and of secret variables' values."""
     exporter: Exporter = Exporter()
     """Where records go."""
     processor: Processor = Processor()
@@ -75,7 +75,12 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
 def apply(ctx: Context, config: Config) -> None:
     if config.mode == "DISABLED":
         ctx.provide(TELEMETRY)
-        ctx.on(SESSION_EVENT, lambda appended: _tell_that_nothing_goes(ctx, appended))
+
+        def appended(appended: Appended) -> None:
+            if appended.event is not None and appended.event.type == FEEDBACK:
+                ctx.logger.warning("feedback was recorded; telemetry is off, so it stays in the log")
+
+        ctx.on(SESSION_EVENT, appended)
     else:
         _send(ctx, config)
 
@@ -83,6 +88,7 @@ def apply(ctx: Context, config: Config) -> None:
 def _send(ctx: Context, config: Config) -> None:
     from dsh.capabilities.anonymous_id import FILE, anonymous_id
     from dsh.plugins.session_telemetry_otel.capture import Capture
+    from dsh.plugins.session_telemetry_otel.wire_value import as_it_is, masking, secrets_of
 
     url = _checked(config)
     home = ctx.get(HOME_PATH)
@@ -93,6 +99,8 @@ def _send(ctx: Context, config: Config) -> None:
             f"telemetry is {config.mode} and its library is not installed ({error})",
             hint="install the extra, `pip install 'dsh[otel]'`, or set mode: DISABLED",
         ) from error
+    environment = ctx.get(LAUNCH_ENVIRONMENT)
+    secrets = secrets_of(environment.mapping()) if environment is not None else []
     exporter, processor = config.exporter, config.processor
     way = Way(
         url=url,
@@ -103,7 +111,7 @@ def _send(ctx: Context, config: Config) -> None:
         queue_size=processor.max_queue_size,
         batch_size=processor.max_export_batch_size,
         export_timeout_ms=processor.export_timeout_millis,
-        mask=config.mask_keys,
+        text=masking(secrets) if config.mask_keys else as_it_is,
     )
     resource = {"service.name": "dsh", "service.version": __version__}
     if home is not None:
@@ -123,11 +131,6 @@ def _send(ctx: Context, config: Config) -> None:
     ctx.on(AGENT_ERROR, capture.agent_failed, global_=True)
     for session in ctx.use(SESSIONS).list():
         capture.follow(session)
-
-
-def _tell_that_nothing_goes(ctx: Context, appended: Appended) -> None:
-    if appended.event is not None and appended.event.type == FEEDBACK:
-        ctx.logger.warning("feedback was recorded; telemetry is off, so it stays in the log")
 
 
 def _checked(config: Config) -> str:

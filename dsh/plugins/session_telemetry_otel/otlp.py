@@ -19,7 +19,7 @@ from opentelemetry.sdk.resources import Resource
 
 from dsh.capabilities.session_telemetry import TelemetryRecord
 from dsh.masking import masked
-from dsh.plugins.session_telemetry_otel.wire_value import wire_value
+from dsh.plugins.session_telemetry_otel.wire_value import Text, wire_value
 
 _SEVERITY = {"info": SeverityNumber.INFO, "warn": SeverityNumber.WARN, "error": SeverityNumber.ERROR}
 
@@ -37,11 +37,12 @@ class Way(NamedTuple):
     queue_size: int
     batch_size: int
     export_timeout_ms: int
-    mask: bool
+    text: Text
+    """What to send for a text."""
 
 
 class Outlet:
-    """An open way. State: the library's queue and thread, how much was lost, what it complained of."""
+    """An open way. State: the library's queue and thread, how much was handed over, what it complained of."""
 
     def __init__(self, way: Way, resource: Mapping[str, str], log: logging.Logger) -> None:
         self._log = log
@@ -59,9 +60,11 @@ class Outlet:
         self._logger = self._provider.get_logger("dsh.session-telemetry")
         self._complaints = _Complaints(self._told)
         self._was_told = False
+        self._emitted = 0
 
     def emit(self, record: TelemetryRecord) -> None:
         """Put a record into the queue; when that is full the oldest one is dropped."""
+        self._emitted += 1
         self._logger.emit(
             LogRecord(
                 timestamp=record.time * 1_000_000,
@@ -82,10 +85,10 @@ class Outlet:
                 await done.wait()
         except TimeoutError:
             self._sender.shutdown()
-            self._log.warning("telemetry: not everything could be sent within %d ms", timeout_ms)
         self._complaints.close()
-        if self._sender.lost:
-            self._log.warning("telemetry: %d records could not be sent", self._sender.lost)
+        if lost := self._emitted - self._sender.sent:
+            within = "" if done.is_set() else f" within {timeout_ms} ms"
+            self._log.warning("telemetry: %d of %d records could not be sent%s", lost, self._emitted, within)
 
     def _drain(self, done: asyncio.Event) -> None:
         try:
@@ -110,12 +113,12 @@ class Outlet:
 
 
 class _Sender(LogRecordExporter):
-    """Sends batches, bodies made fit to be sent here, in the thread. Counts what was refused."""
+    """Sends batches, bodies made fit to be sent here, in the thread. Counts what was taken."""
 
     def __init__(self, way: Way) -> None:
-        self.lost = 0
+        self.sent = 0
         self._is_over = False
-        self._mask = way.mask
+        self._text = way.text
         self._exporter = OTLPLogExporter(
             endpoint=way.url,
             headers=dict(way.headers),
@@ -126,11 +129,11 @@ class _Sender(LogRecordExporter):
     def export(self, batch: Sequence[ReadableLogRecord]) -> LogRecordExportResult:
         for one in batch:
             record = one.log_record
-            record.body = wire_value(record.body, mask=self._mask)
-            record.attributes = wire_value(record.attributes or {}, mask=self._mask)
+            record.body = wire_value(record.body, self._text)
+            record.attributes = wire_value(record.attributes or {}, self._text)
         result = self._exporter.export(batch)
-        if result is not LogRecordExportResult.SUCCESS:
-            self.lost += len(batch)
+        if result is LogRecordExportResult.SUCCESS:
+            self.sent += len(batch)
         return result
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:

@@ -1,5 +1,7 @@
 """The index's file: disposable, never somebody else's database, kept between runs."""
 
+import asyncio
+import contextlib
 import sqlite3
 import stat
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import Any
 import pytest
 
 from dsh.capabilities.session_query import SearchRequest
+from dsh.capabilities.session_query_error import SessionQueryError
 from dsh.errors import CompositionError
 from dsh.kernel import Context, ValidationError
 from dsh.plugins import session as session_row
@@ -119,8 +122,6 @@ async def test_a_config_that_makes_no_sense_is_refused(config: dict[str, Any]) -
 
 @aio
 async def test_an_index_that_breaks_while_it_is_used_is_its_own_failure(tmp_path: Path) -> None:
-    from dsh.capabilities.session_query_error import SessionQueryError
-
     path = tmp_path / "index.db"
     async with corpus(tmp_path / "s", openAt="startup", path=str(path), journalMode="delete") as it:
         await it.stored("one", "needle")
@@ -133,6 +134,23 @@ async def test_an_index_that_breaks_while_it_is_used_is_its_own_failure(tmp_path
             await count(it, "needle")
         assert told.value.code == "SESSION_QUERY_INDEX_FAILED"
         assert (await it.query.read_log("one")).length == 6
+
+
+@aio
+async def test_a_search_that_waits_while_the_row_goes_is_told() -> None:
+    async with corpus(None, openAt="startup") as it:
+        turn(it.live("one"), "needle")
+        query = it.query
+        first = asyncio.ensure_future(query.search_events(SearchRequest(query="needle")))
+        late = [asyncio.ensure_future(query.search_events(SearchRequest(query="needle"))) for _ in range(2)]
+        await asyncio.sleep(0)
+        (index,) = [row for row in it.ctx.registry.values() if row.name == "session-query-sqlite"]
+        (fiber,) = index.fibers
+        await fiber.dispose()
+        assert len((await first).hits) == 1
+        for one in late:
+            with contextlib.suppress(SessionQueryError):
+                assert len((await one).hits) == 1
 
 
 @aio

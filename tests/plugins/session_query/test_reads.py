@@ -1,5 +1,6 @@
 """Exact reads: live sessions win, stored ones are read unchanged, every refusal has its own code."""
 
+import asyncio
 import shutil
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from dsh.capabilities.session_query import Between, Containing, EventRecord, One
 from dsh.capabilities.session_query_error import SessionQueryError
 from dsh.kernel import Cancelled, CancelToken
 from dsh.persistence.service import PERSISTENCE
+from dsh.persistence.view import LogView
 from dsh.session.chunk_run import ChunkRun
 from tests.aio import aio
 from tests.plugins.session_query.kit import corpus, refused, said, turn
@@ -150,6 +152,30 @@ async def test_a_cancelled_query_ends_with_the_very_reason(tmp_path: Path) -> No
             assert told.value.code == "SESSION_QUERY_ABORTED"
             assert isinstance(told.value.__cause__, Cancelled)
             assert told.value.__cause__.reason is reason
+
+
+@aio
+async def test_a_query_is_given_up_when_its_signal_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with corpus(tmp_path) as it:
+        await it.stored("one")
+        gate = asyncio.Event()
+        persistence = it.ctx.use(PERSISTENCE)
+        inspect = persistence.inspect
+
+        async def waits(session_id: str) -> LogView:
+            await gate.wait()
+            return await inspect(session_id)
+
+        monkeypatch.setattr(persistence, "inspect", waits)
+        signal = CancelToken()
+        asyncio.get_running_loop().call_soon(signal.cancel, "enough")
+        with refused("ABORTED"):
+            await it.query.read_log("one", signal=signal)
+        gate.set()
+        assert (await it.query.read_log("one")).length == 6
+        await asyncio.sleep(0.05)
 
 
 @aio

@@ -16,7 +16,13 @@ from dsh.errors import CompositionError
 from dsh.kernel import Context, ValidationError
 from dsh.plugins import session as session_row
 from dsh.plugins import session_telemetry_otel
-from dsh.plugins.session_telemetry_otel.wire_value import MAX_DEPTH, wire_value
+from dsh.plugins.session_telemetry_otel.wire_value import (
+    MAX_DEPTH,
+    as_it_is,
+    masking,
+    secrets_of,
+    wire_value,
+)
 from tests.agent.kit import settled, until
 from tests.aio import aio
 from tests.plugins.session_telemetry.kit import begin, config, prompt, rows
@@ -56,14 +62,29 @@ async def test_keys_are_masked_unless_the_row_says_otherwise() -> None:
     ],
 )
 def test_what_a_value_becomes(value: Any, sent: Any) -> None:
-    assert wire_value(value, mask=True) == sent
+    assert wire_value(value, masking(())) == sent
+
+
+def test_the_values_of_secret_variables_are_masked_wherever_they_stand() -> None:
+    environment = {
+        "DEEPSEEK_API_KEY": "no-form-at-all",
+        "DB_PASSWORD": "no-form-at-all-longer",
+        "MY_TOKEN": "short",
+        "EDITOR": "an-editor-of-mine",
+        "PROXY": "http://user:pw@host/",
+    }
+    secrets = secrets_of(environment)
+    assert set(secrets) == {"no-form-at-all", "no-form-at-all-longer", "http://user:pw@host/"}
+    text = masking(secrets)
+    assert text("", "a no-form-at-all-longer b no-form-at-all c short") == "a *** b *** c short"
+    assert text("", "an-editor-of-mine") == "an-editor-of-mine"
 
 
 def test_what_lies_too_deep_is_sent_as_text() -> None:
     value: Any = "deep sk-abcdefghijklmnop1234"
     for _ in range(500):
         value = [value]
-    sent = wire_value(value, mask=True)
+    sent = wire_value(value, masking(()))
     for _ in range(MAX_DEPTH):
         (sent,) = sent
     assert type(sent) is str
@@ -79,7 +100,7 @@ JSON = st.recursive(
 
 @given(JSON, st.booleans())
 def test_whatever_a_log_holds_can_be_encoded(value: Any, mask: bool) -> None:
-    _encode_value(wire_value(value, mask=mask)).SerializeToString()
+    _encode_value(wire_value(value, masking(()) if mask else as_it_is)).SerializeToString()
 
 
 @aio
@@ -128,7 +149,7 @@ async def test_a_receiver_that_never_answers_holds_the_end_no_longer_than_its_bo
             await it.unmount()
             assert time.monotonic() - started < 30
         gate.set()
-    assert "not everything could be sent within 100 ms" in caplog.text
+    assert "telemetry: 3 of 3 records could not be sent within 100 ms" in caplog.text
 
 
 @aio
@@ -145,13 +166,13 @@ async def test_a_receiver_that_refuses_is_told_once_and_what_was_lost_is_counted
                 session.append("turn/end", {"turn": turn, "reason": {"kind": "completed"}})
             await it.unmount()
     told = [record.getMessage() for record in caplog.records if record.name != "asyncio"]
-    assert told[-1] == "telemetry: 9 records could not be sent"
+    assert told[-1] == "telemetry: 9 of 9 records could not be sent"
     assert len(told) == 2
     assert capfd.readouterr().err == ""
 
 
 @aio
-async def test_a_full_queue_drops_the_oldest_and_never_waits() -> None:
+async def test_a_full_queue_drops_the_oldest_and_never_waits(caplog: pytest.LogCaptureFixture) -> None:
     with receiving() as receiver:
         async with rows() as it:
             processor = {"maxQueueSize": 2, "maxExportBatchSize": 2, "scheduledDelayMillis": 60_000}
@@ -169,6 +190,7 @@ async def test_a_full_queue_drops_the_oldest_and_never_waits() -> None:
             await it.unmount()
         assert len(receiver.records) < 20
         assert receiver.kinds[-1] == "shutdown"
+    assert f"{99 - len(receiver.records)} of 99 records could not be sent" in caplog.text
 
 
 @pytest.mark.parametrize(
