@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -57,13 +58,17 @@ class Corpus:
 
 
 @asynccontextmanager
-async def corpus(root: Path | None, **config: Any) -> AsyncIterator[Corpus]:
-    """Everything mounted over a folder, or without storage."""
+async def corpus(
+    storage: Path | tuple[ModuleType, dict[str, Any]] | None, **config: Any
+) -> AsyncIterator[Corpus]:
+    """Everything mounted over a folder, over another row that stores, or without storage."""
     ctx = Context()
     try:
         await settled(ctx.plugin(session_row))
-        if root is not None:
-            await settled(ctx.plugin(session_persistence_jsonl, {"root": str(root)}))
+        if isinstance(storage, Path):
+            storage = session_persistence_jsonl, {"root": str(storage)}
+        if storage is not None:
+            await settled(ctx.plugin(*storage))
         await settled(ctx.plugin(session_query_sqlite, {**NEVER, **config}))
         yield Corpus(ctx)
     finally:
