@@ -4,6 +4,7 @@ In place of row `session-persistence-jsonl`; no shipped bundle mounts it.
 """
 
 import asyncio
+import contextlib
 import os
 from pathlib import Path
 from typing import Annotated, Literal
@@ -46,18 +47,14 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
 
 
 async def apply(ctx: Context, config: Config) -> None:
+    path = usable_path(config.path)
+    await asyncio.to_thread(_check, path)
     backend = SqliteBackend(
-        usable_path(config.path),
+        path,
         journal_mode=config.journal_mode,
         busy_timeout_ms=config.busy_timeout_ms,
         pack_chunks=config.pack_chunks,
     )
-    try:
-        await asyncio.to_thread(backend.check)
-    except DatabaseBusy:
-        pass  # it is ours to find out with the first write, which waits
-    except (PersistenceError, OSError) as error:
-        raise _unusable(error) from None
     coordinator = Coordinator(
         backend,
         delay_s=config.write_batch_max_delay_ms / 1000,
@@ -83,6 +80,18 @@ def usable_path(configured: str) -> str:
     except (PersistenceError, OSError) as error:
         raise _unusable(error) from None
     return str(path)
+
+
+def _check(path: str) -> None:
+    """Look whether the database is one of sessions, without waiting for anybody: the first write will."""
+    backend = SqliteBackend(path, busy_timeout_ms=0)
+    try:
+        with contextlib.suppress(DatabaseBusy):
+            backend.check()
+    except (PersistenceError, OSError) as error:
+        raise _unusable(error) from None
+    finally:
+        backend.close()
 
 
 def _unusable(error: PersistenceError | OSError) -> CompositionError:
