@@ -20,7 +20,7 @@ PersistenceError                    exit 8: a log could not be made durable, or 
 ├── WrongDatabase                   SESSION_WRONG_DATABASE, exit 1: a database that is not one of sessions
 ├── SessionFileChanged              SESSION_FILE_CHANGED: not what we last wrote; nothing is appended
 ├── DatabaseBusy                    SESSION_DATABASE_BUSY: locked by another program (dsh.persistence.sqlite)
-├── UnsafePath                      SESSION_UNSAFE_PATH, exit 1: a database open to others (dsh.persistence.sqlite)
+├── UnsafePath                      SESSION_UNSAFE_PATH, exit 1: open to others (dsh.persistence.sqlite)
 └── UncleanTail                     a failed append could not be taken back (dsh.persistence.jsonl.writer)
 
 Storage errors (permission, I/O) are plain `OSError`s, but for whoever waits for a session to become durable:
