@@ -129,10 +129,14 @@ class ProjectionSidecars:
                 if length == kept.length:
                     continue
                 rows = {**kept.rows, **self._projections.checkpoint(session)}
-                await self._until_durable(session)
+                try:
+                    await self._until_durable(session)
+                except Exception as error:  # storage has told the person itself
+                    self._ctx.logger.debug("session %s is not durable: %s", session.id, told(error))
+                    return
                 if await asyncio.to_thread(write_rows, kept.path, kept.header, rows):
                     kept.rows, kept.length = rows, length
-        except Exception as error:  # of storage, which tells the person itself, or of this file
+        except Exception as error:  # a cache is not worth more than a word
             log = self._ctx.logger.debug if kept.is_told else self._ctx.logger.warning
             log("projections of session %s are not kept: %s", session.id, told(error))
             kept.is_told = True

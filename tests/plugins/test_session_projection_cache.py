@@ -124,12 +124,29 @@ async def test_a_log_that_cannot_be_made_durable_leaves_the_cache_as_it_is(
         await until(lambda: refusals == 2)
         await asyncio.sleep(0)
         assert title_of(kept.rows(log)) == "kept"
-        told = [r for r in caplog.records if "projections of session one are not kept" in r.getMessage()]
-        assert [r.levelname for r in told if r.levelname == "WARNING"] == ["WARNING"]
+        assert [r for r in caplog.records if r.levelname == "WARNING"] == []  # storage tells it
 
         refusing()
         titled(log, "back")
         await until(lambda: title_of(kept.rows(log)) == "back")
+
+
+@aio
+async def test_a_cache_that_cannot_be_written_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with mounted(tmp_path, EAGER) as kept:
+        log = kept.create()
+        kept.path().mkdir(parents=True)  # nothing can be put in its place
+        for name in ("a", "b", "c"):
+            titled(log, name)
+            await kept.store.flush(log)
+            await asyncio.sleep(0.02)
+
+    told = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert len(told) == 1
+    assert "projections of session one are not kept" in told[0]
+    assert list(kept.path().parent.glob(".*")) == []
 
 
 @aio
