@@ -13,7 +13,8 @@ NEEDED = {
     "llm": ["llm-deepseek", "agent-loop", "headless-runner"],
     "session": [
         "session-title", "session-persistence-jsonl", "session-checkpoint-policy", "session-projection",
-        "session-stats", "session-projection-cache", "agent-loop", "headless-runner",
+        "session-stats", "session-projection-cache", "session-query-sqlite", "session-telemetry-otel",
+        "agent-loop", "headless-runner",
     ],
     "session-projection": ["session-stats", "session-projection-cache"],
     "agent": ["agent-loop", "headless-runner"],
@@ -39,7 +40,8 @@ NEEDED = {
 DISPENSABLE = [
     "timer", "llm-retry", "credentials", "settings", "session-title", "session-title-llm",
     "session-persistence-jsonl", "session-checkpoint-policy", "session-stats",
-    "session-projection-cache", "session-composition", "permission",
+    "session-projection-cache", "session-composition", "session-query-sqlite", "session-telemetry-otel",
+    "permission",
     "fs-observation-policy", "timeout-policy", "tool-bash", "tool-fs", "tool-fs-search",
 ]  # fmt: skip
 """Without these a question is answered all the same."""
