@@ -1,5 +1,7 @@
 """Prices in `settings.yaml`, as commands read them without any row."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -61,3 +63,18 @@ def test_settings_that_cannot_be_read_are_named_and_not_quoted(tmp_path: Path) -
     (tmp_path / "settings.yaml").mkdir()
     with pytest.raises(PricesError, match=r"settings\.yaml: Is a directory"):
         read_prices(tmp_path)
+
+
+LOADED = """
+import sys
+from pathlib import Path
+from dsh.capabilities.prices import read_prices
+from dsh.persistence.projections import read_rows
+read_prices(Path("/nonexistent"))
+print(*sorted({"dsh.kernel", "asyncio", "httpx", "sqlite3", "zstandard"} & sys.modules.keys()))
+"""
+
+
+def test_commands_read_prices_and_stored_titles_without_the_kernel() -> None:
+    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "\n", "")
