@@ -175,7 +175,8 @@ def run(words: Sequence[str]) -> int:
         if message is None:
             raise
         text, hint = _told(str(message()), error)
-        raise UsageError(text, hint=f"{hint}dsh {words[0]} --help") from error
+        path = getattr(getattr(error, "ctx", None), "command_path", None) or f"dsh {words[0]}"
+        raise UsageError(text, hint=f"{hint}{path} --help") from error
     return answer if isinstance(answer, int) else 0
 
 
@@ -193,7 +194,9 @@ def _told(text: str, error: Exception) -> tuple[str, str]:
         for other in others:
             hint = hint.replace(repr(other), repr(_OTHER_WORDS[other]))
         return found[0], hint
+    if commands and text == "Missing command.":
+        return f"Missing command: {', '.join(commands)}", ""
     if found := re.match(r"No such option: (\S+)", text):
         known = [flag for param in getattr(command, "params", ()) for flag in param.opts]
         return found[0], did_you_mean(found[1].partition("=")[0], known)
-    return text, ""
+    return text.removesuffix("."), ""

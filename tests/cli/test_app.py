@@ -5,6 +5,8 @@ import pytest
 from dsh.cli.app import run
 from dsh.errors import UsageError
 
+SESSIONS = "list, show, inspect, stats, verify, export, fork, delete, prune, pack"
+
 
 @pytest.mark.parametrize(
     ("line", "told", "hint"),
@@ -14,13 +16,17 @@ from dsh.errors import UsageError
         ("plugin lst", "No such command 'lst'", "did you mean 'list'? dsh plugin --help"),
         ("plugin frobnicate", "No such command 'frobnicate'", "dsh plugin --help"),
         ("sessions inspct x", "No such command 'inspct'", "did you mean 'inspect'? dsh sessions --help"),
+        ("sessions", f"Missing command: {SESSIONS}", "dsh sessions --help"),
+        ("sessions show", "Missing argument 'TARGET'", "dsh sessions show --help"),
+        ("sessions prune", "Missing option '--older-than'", "dsh sessions prune --help"),
+        ("sessions list --jsn", "No such option: --jsn", "did you mean '--json'? dsh sessions list --help"),
         ("explain --jsn", "No such option: --jsn", "did you mean '--json'? dsh explain --help"),
         ("explain --prof=x llm", "No such option: --prof", "did you mean '--profile'? dsh explain --help"),
         ("explain --frobnicate", "No such option: --frobnicate", "dsh explain --help"),
         (
             "plugin remove --profil a b",
             "No such option: --profil",
-            "did you mean '--profile'? dsh plugin --help",
+            "did you mean '--profile'? dsh plugin remove --help",
         ),
         (
             "plugin add --profil a b",

@@ -22,10 +22,14 @@ Profile = Annotated[
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Everywhere = Annotated[bool, typer.Option("--all", help="Sessions of every directory, not of this one.")]
+Directory = Annotated[
+    str, typer.Option("--cwd", "-C", metavar="DIR", help="Sessions of DIR, which need not exist any more.")
+]
 
 
 def list_(
     everywhere: Everywhere = False,
+    cwd: Directory = "",
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=1, metavar="N", help="The newest N only.")
     ] = None,
@@ -35,8 +39,10 @@ def list_(
 ) -> None:
     """List the sessions of this directory, the last written first. Reads headers only."""
     from dsh.cli.sessions.listing import show as body
+    from dsh.cli.sessions.scope import Scope
 
-    raise typer.Exit(body(Place(root, profile), everywhere=everywhere, limit=limit or 0, as_json=as_json))
+    scope = Scope.of(everywhere=everywhere, cwd=cwd)
+    raise typer.Exit(body(Place(root, profile), scope, limit=limit or 0, as_json=as_json))
 
 
 def show(
@@ -72,7 +78,7 @@ def stats(
     root: Root = "",
     profile: Profile = "",
 ) -> None:
-    """Show tokens, times and tools of a session, and a timeline of its steps."""
+    """Show tokens, times, tools, and a timeline of the steps."""
     from dsh.cli.sessions.stats import stats as body
 
     raise typer.Exit(body(target, Place(root, profile), rows=rows, as_json=as_json))
@@ -80,14 +86,15 @@ def stats(
 
 def verify(
     targets: Annotated[
-        list[str] | None, typer.Argument(metavar="[TARGET...]", help="Ids, starts of ids, or log files.")
+        list[str] | None,
+        typer.Argument(metavar="[TARGET...]", help="Ids, their starts, `last`, or log files."),
     ] = None,
     everywhere: Annotated[bool, typer.Option("--all", help="Every stored session.")] = False,
     as_json: AsJson = False,
     root: Root = "",
     profile: Profile = "",
 ) -> None:
-    """Check logs: format, sequence, surface, calls and results, request headers and digests."""
+    """Check logs beyond what opening them takes, and say what is wrong where."""
     from dsh.cli.sessions.verify import verify as body
 
     raise typer.Exit(body(targets or [], Place(root, profile), everywhere=everywhere, as_json=as_json))
@@ -96,8 +103,9 @@ def verify(
 def export(
     target: Target,
     form: Annotated[
-        Literal["jsonl", "markdown", "html"], typer.Option("--format", "-f", help="What to write.")
-    ] = "jsonl",
+        Literal["jsonl", "markdown", "html"] | None,
+        typer.Option("--format", "-f", help="What to write; else as FILE is called, else jsonl."),
+    ] = None,
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="A new file, not standard output.")
     ] = "",
@@ -118,14 +126,14 @@ def fork(
     root: Root = "",
     profile: Profile = "",
 ) -> None:
-    """Store a new session that begins with the turns of another one; print its id."""
+    """Store a new session that begins with another one's turns; print its id."""
     from dsh.cli.sessions.fork import fork as body
 
     raise typer.Exit(body(target, Place(root, profile), at=at or 0))
 
 
 def delete(
-    targets: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids, or their starts.")],
+    targets: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids, their starts, or `last`.")],
     yes: Yes = False,
     root: Root = "",
     profile: Profile = "",
@@ -141,29 +149,36 @@ def prune(
         str, typer.Option("--older-than", metavar="AGE", help="Not written for so long: 30d, 12h, 2w.")
     ],
     everywhere: Everywhere = False,
+    cwd: Directory = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
     yes: Yes = False,
     root: Root = "",
     profile: Profile = "",
 ) -> None:
-    """Delete the sessions of this directory that were not written for a while."""
+    """Delete sessions of this directory that were not written for long."""
     from dsh.cli.sessions.delete import prune as body
+    from dsh.cli.sessions.scope import Scope
 
-    raise typer.Exit(body(older_than, Place(root, profile), everywhere=everywhere, dry_run=dry_run, yes=yes))
+    scope = Scope.of(everywhere=everywhere, cwd=cwd)
+    raise typer.Exit(body(older_than, Place(root, profile), scope, dry_run=dry_run, yes=yes))
 
 
 def pack(
     targets: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID...]", help="Ids, or their starts.")
+        list[str] | None,
+        typer.Argument(metavar="[ID...]", help="Ids, their starts, or `last`; else all of here."),
     ] = None,
     everywhere: Everywhere = False,
+    cwd: Directory = "",
     root: Root = "",
     profile: Profile = "",
 ) -> None:
-    """Store sessions that nobody has open in less space; what they say stays the same."""
+    """Store sessions in less space; what they say stays the same."""
     from dsh.cli.sessions.pack import pack as body
+    from dsh.cli.sessions.scope import Scope
 
-    raise typer.Exit(body(targets or [], Place(root, profile), everywhere=everywhere))
+    scope = Scope.of(everywhere=everywhere, cwd=cwd, ids=targets)
+    raise typer.Exit(body(targets or [], Place(root, profile), scope))
 
 
 def add_commands(app: typer.Typer) -> None:

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from dsh.cli.sessions.ask import confirmed, listed, told
 from dsh.cli.sessions.described import cached_title, size_text
-from dsh.cli.sessions.listing import of_this_directory
 from dsh.cli.sessions.output import line, write
 from dsh.cli.sessions.place import Place
-from dsh.cli.sessions.recency import age_ms, ago, newest_first, written_ms
+from dsh.cli.sessions.recency import age_ms, ago, written_ms
+from dsh.cli.sessions.scope import Scope
 from dsh.cli.sessions.target import Log, find_stored, open_place
 from dsh.cli.stream import notice
 from dsh.errors import DshError
@@ -42,6 +42,7 @@ def delete(targets: Sequence[str], place: Place, *, yes: bool) -> int:
         CompositionError: where sessions are can only be guessed.
     """
     backend = open_place(place, is_certain=True)
+    about = {} if yes else _all_about(backend)
     found: dict[str, Doomed] = {}
     code = FINE
     for target in targets:
@@ -52,12 +53,12 @@ def delete(targets: Sequence[str], place: Place, *, yes: bool) -> int:
             code = FAILED
             continue
         assert log.session_id is not None
-        found[log.session_id] = Doomed(log.session_id, _place_of(log))
+        found[log.session_id] = Doomed(log.session_id, about.get(log.session_id) or _place_of(log))
     return max(code, _delete(list(found.values()), backend, yes=yes))
 
 
-def prune(older_than: str, place: Place, *, everywhere: bool, dry_run: bool, yes: bool) -> int:
-    """Delete the sessions of this directory, or of all, whose last write is so long ago.
+def prune(older_than: str, place: Place, scope: Scope, *, dry_run: bool, yes: bool) -> int:
+    """Delete the sessions in a scope whose last write is so long ago.
 
     Answers the exit code: 1 if one of them could not be deleted. What cannot be listed is told and stays.
 
@@ -75,7 +76,7 @@ def prune(older_than: str, place: Place, *, everywhere: bool, dry_run: bool, yes
         notice(f"dsh: {problem.place}: {problem.reason}")
     old = [
         Doomed(one.header.id, _about(one, now), one.revision)
-        for one in sorted(of_this_directory(listing, everywhere=everywhere), key=newest_first)
+        for one in scope.chosen(listing)
         if one.modified_ms is not None and one.modified_ms < before
     ]
     if not old:
@@ -94,6 +95,13 @@ def _place_of(log: Log) -> str:
         if log.path is not None:
             said.insert(1, size_text(log.path.stat().st_size))
     return "  ".join(map(line, said))
+
+
+def _all_about(backend: Backend[Any]) -> dict[str, str]:
+    """What is shown of the sessions that can be listed, by their ids."""
+    now = time.time_ns() // 1_000_000
+    listing = listed(backend)
+    return {} if listing is None else {one.header.id: _about(one, now) for one in listing.sessions}
 
 
 def _about(stored: StoredSession, now: int) -> str:

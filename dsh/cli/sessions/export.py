@@ -17,15 +17,18 @@ from dsh.session.chunk_run import ChunkRun, Entry
 from dsh.session.value import encode
 
 Form = Literal["jsonl", "markdown", "html"]
+FORMS: dict[str, Form] = {".html": "html", ".htm": "html", ".md": "markdown", ".markdown": "markdown"}
+"""By the end of the file's name; any other one is for JSON lines."""
 
 
-def export(target: str, place: Place, *, form: Form, output: str) -> int:
+def export(target: str, place: Place, *, form: Form | None, output: str) -> int:
     """Write a session. Answers the exit code; a log that cannot be opened is 1.
 
     JSON lines are the stored text as it is; the repaired view is written where a repair is due, and where
     the storage keeps no text.
 
     Args:
+        form: None for the one that the name of the file says.
         output: path of a file that does not exist yet; empty or `-` for standard output.
 
     Raises:
@@ -35,6 +38,8 @@ def export(target: str, place: Place, *, form: Form, output: str) -> int:
     if found is None:
         return 1
     log, view = found
+    if form is None:
+        form = FORMS.get(Path(output).suffix.lower(), "jsonl")
     try:
         pieces = _pieces(log, view, form)
         if output not in ("", "-"):

@@ -145,7 +145,8 @@ def _text(part: Part) -> str:
 
 
 def _head(who: str, more: list[str]) -> str:
-    return f"<h3>{_escaped(who)} <small>{_row(more)}</small></h3>\n"
+    small = f" <small>{_row(more)}</small>" if more else ""
+    return f"<h3>{_escaped(who)}{small}</h3>\n"
 
 
 def _row(words: Iterable[str]) -> str:

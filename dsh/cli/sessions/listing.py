@@ -11,7 +11,8 @@ from dsh.cli.sessions.ask import listed
 from dsh.cli.sessions.described import cached_title, parent_mark, short_ids, size_text
 from dsh.cli.sessions.output import line, write
 from dsh.cli.sessions.place import Place
-from dsh.cli.sessions.recency import ago, date, newest_first, working_directories, written_ms
+from dsh.cli.sessions.recency import ago, date, written_ms
+from dsh.cli.sessions.scope import Scope
 from dsh.cli.sessions.target import open_place
 from dsh.cli.stream import notice
 from dsh.masking import masked
@@ -30,8 +31,8 @@ class Shown(NamedTuple):
     title: str
 
 
-def show(place: Place, *, everywhere: bool, limit: int, as_json: bool) -> int:
-    """Print the sessions of this directory, or of all, the last written first; answers the exit code.
+def show(place: Place, scope: Scope, *, limit: int, as_json: bool) -> int:
+    """Print the sessions in a scope, the last written first; answers the exit code.
 
     In a terminal aligned and shortened; else a line each with tabs in between and nothing shortened. What
     cannot be listed is told on standard error, wherever it lies.
@@ -42,7 +43,7 @@ def show(place: Place, *, everywhere: bool, limit: int, as_json: bool) -> int:
     listing = listed(open_place(place))
     if listing is None:
         return 1
-    chosen = sorted(of_this_directory(listing, everywhere=everywhere), key=newest_first)
+    chosen = scope.chosen(listing)
     left_out = len(chosen) - limit if 0 < limit < len(chosen) else 0
     shown = [Shown(one, cached_title(one) or "") for one in chosen[: len(chosen) - left_out]]
     if as_json:
@@ -55,27 +56,20 @@ def show(place: Place, *, everywhere: bool, limit: int, as_json: bool) -> int:
         return 0
     if shown:
         short = short_ids(one.header.id for one in listing.sessions)
-        write("\n".join(_table(shown, short, everywhere=everywhere)) + "\n")
+        write("\n".join(_table(shown, short, everywhere=scope.everywhere)) + "\n")
     if left_out:
         notice(f"{left_out} older ones are left out")
     if not shown:
-        notice(_nothing(listing))
+        notice(_nothing(listing, scope))
     return 0
 
 
-def of_this_directory(listing: Listing, *, everywhere: bool) -> list[StoredSession]:
-    """The sessions whose header names this directory, or all of them."""
-    if everywhere:
-        return list(listing.sessions)
-    here = working_directories()
-    return [one for one in listing.sessions if one.header.cwd in here]
-
-
-def _nothing(listing: Listing) -> str:
+def _nothing(listing: Listing, scope: Scope) -> str:
     others = len(listing.sessions)
     if not others:
         return "no sessions are stored"
-    return f"no sessions of this directory are stored; --all shows the {others} of other ones"
+    which = line(scope.cwd) if scope.cwd else "this directory"
+    return f"no sessions of {which} are stored; --all shows the {others} of other ones"
 
 
 def _object(shown: list[Shown], listing: Listing) -> dict[str, Any]:

@@ -9,18 +9,17 @@ from typing import Any
 from dsh.cli.sessions.ask import listed, told
 from dsh.cli.sessions.described import size_text
 from dsh.cli.sessions.event_types import know_plugin_types
-from dsh.cli.sessions.listing import of_this_directory
 from dsh.cli.sessions.output import line, write
 from dsh.cli.sessions.place import Place
-from dsh.cli.sessions.recency import newest_first
+from dsh.cli.sessions.scope import Scope
 from dsh.cli.sessions.target import find_stored, open_place
 from dsh.cli.stream import notice
 from dsh.errors import DshError
 from dsh.persistence.backend import Backend, Packed
 
 
-def pack(targets: Sequence[str], place: Place, *, everywhere: bool) -> int:
-    """Pack the sessions that are named, else those of this directory or of all; answers the exit code.
+def pack(targets: Sequence[str], place: Place, scope: Scope) -> int:
+    """Pack the sessions that are named, else those in the scope; answers the exit code.
 
     It is 1 if one of them could not be packed.
 
@@ -28,7 +27,7 @@ def pack(targets: Sequence[str], place: Place, *, everywhere: bool) -> int:
         UsageError, CompositionError: there is no such place.
     """
     backend = open_place(place)
-    found, is_whole = _named(targets, backend) if targets else _listed(backend, everywhere=everywhere)
+    found, is_whole = _named(targets, backend) if targets else _listed(backend, scope)
     know_plugin_types()
     sums = [0, 0]
     for session_id in found:
@@ -71,12 +70,11 @@ def _named(targets: Sequence[str], backend: Backend[Any]) -> tuple[list[str], bo
     return list(ids), is_whole
 
 
-def _listed(backend: Backend[Any], *, everywhere: bool) -> tuple[list[str], bool]:
-    """The same of all that is stored, here or everywhere."""
+def _listed(backend: Backend[Any], scope: Scope) -> tuple[list[str], bool]:
+    """The same of all that is in a scope."""
     listing = listed(backend)
     if listing is None:
         return [], False
     for problem in listing.problems:
         notice(f"dsh: {problem.place}: {problem.reason}")
-    chosen = sorted(of_this_directory(listing, everywhere=everywhere), key=newest_first)
-    return [stored.header.id for stored in chosen], True
+    return [stored.header.id for stored in scope.chosen(listing)], True

@@ -24,13 +24,17 @@ def to_new_file(path: Path, pieces: Iterable[str | bytes]) -> None:
     """Write everything to a file that does not exist yet. It appears under its name when it is complete.
 
     Raises:
-        DshError: something lies there already.
+        DshError: something lies there already, or there is no folder for it.
         OSError: the file cannot be written; nothing is left of it.
     """
     if os.path.lexists(path):
         raise _exists(path)
     try:
         _write_new(path, path.with_name(f".{path.name[:200]}.{os.getpid()}.part"), pieces)
+    except FileNotFoundError:
+        raise DshError(
+            f"{path}: there is no folder {path.parent}", hint="make it, or name another file"
+        ) from None
     except OSError as error:
         error.filename = str(path)  # the name that was asked for, not that of the part
         raise

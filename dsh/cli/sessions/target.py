@@ -96,23 +96,29 @@ def find_log(target: str, place: Place) -> Log:
     if os.sep in target or os.path.isfile(target):  # noqa: PTH113 -- False, too, for what cannot be a path
         path = Path(target)
         return Log(str(path), None, None, path)
-    return find_stored(target, open_place(place))
+    return find_stored(target, open_place(place), or_file=True)
 
 
-def find_stored(target: str, backend: Backend[Any]) -> Log:
-    """The stored session whose id is, or begins with, this. Raises as `find_log`."""
+def find_stored(target: str, backend: Backend[Any], *, or_file: bool = False) -> Log:
+    """The stored session whose id is, or begins with, this. Raises as `find_log`.
+
+    Args:
+        or_file: a file could have been meant as well; what is said when nothing fits.
+    """
     ids = _ids(target, backend)
     if not ids and target == LAST:
         return _last(backend)
     if not ids:
         raise PersistenceError(
-            f"no log {target!r}: not a file, and no session id in {backend.name} begins so",
+            f"no session {target!r}: no id in {backend.name} begins so{', no file is called so' * or_file}",
             code="SESSION_NOT_FOUND",
             hint="dsh sessions list --all shows the sessions that are stored",
         )
     if len(ids) > 1:
         names = ", ".join(ids[:AMBIGUOUS_SHOWN]) + (", …" if len(ids) > AMBIGUOUS_SHOWN else "")
-        raise PersistenceError(f"{target!r} fits {len(ids)} stored sessions: {names}")
+        raise PersistenceError(
+            f"{target!r} fits {len(ids)} stored sessions: {names}", hint="type more of the id"
+        )
     return stored_log(ids[0], backend)
 
 

@@ -46,7 +46,7 @@ class Look(NamedTuple):
         for line in text.split("\n"):
             for piece in self._folded(line.rstrip().expandtabs(4), indent):
                 shown = piece if style is None else self.styled(style, piece)
-                yield f"{indent}{shown}\n" if piece else "\n"
+                yield f"{indent}{shown}".rstrip(" ") + "\n"
 
     def excerpt(self, text: str, indent: str, style: Style | None = None, *, most: int) -> Iterator[str]:
         """The beginning and the end of a text, at most so many lines of it; how many are left out is told."""
@@ -60,14 +60,14 @@ class Look(NamedTuple):
         for line in head:
             yield from self.lines(self._shortened(line, indent), indent, style)
         if left_out:
-            yield indent + self.styled("dim", f"… {left_out} lines left out") + "\n"
+            yield indent + self.styled("dim", f"… {left_out:,} lines left out") + "\n"
         for line in tail:
             yield from self.lines(self._shortened(line, indent), indent, style)
 
     def _shortened(self, line: str, indent: str) -> str:
         """A line that takes at most four lines of the terminal."""
         most = UNFOLDED if self.columns is None else 4 * max(self.columns - len(indent), NARROWEST) - 30
-        return line if len(line) <= most else f"{line[:most]}… {len(line) - most} characters left out"
+        return line if len(line) <= most else f"{line[:most]}… {len(line) - most:,} characters left out"
 
     def _folded(self, line: str, indent: str) -> Iterator[str]:
         if self.columns is None:

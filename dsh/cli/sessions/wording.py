@@ -57,7 +57,7 @@ def usage_text(usage: JsonObject) -> str:
         "reasoningTokens": "reasoning",
     }
     counts = ((integer_at(usage, key), name) for key, name in names.items())
-    return ", ".join(f"{count} {name}" for count, name in counts if count)
+    return ", ".join(f"{count:,} {name}" for count, name in counts if count)
 
 
 def call_state(call: Call) -> Iterator[str]:

@@ -11,7 +11,11 @@ import pytest
 from dsh.cli.sessions.delete import delete
 from dsh.cli.sessions.place import Place
 from dsh.errors import CompositionError, UsageError
+from dsh.persistence.jsonl.reader import read_log
 from dsh.persistence.lock import OwnerLock
+from dsh.persistence.projections import sidecar_path, write_rows
+from dsh.session.projection.fold import Row
+from dsh.session.projection.title import TITLE
 from dsh.testing.workspace import Workspace
 from tests.cli.sessions.home import Call, Home
 
@@ -57,7 +61,7 @@ def test_what_is_not_found_or_not_clear_is_told_and_the_others_go(home: Home, ca
     told = call(lambda: delete(["nothing", "ab", "", "good"], HERE, yes=True))
 
     assert told.code == 1
-    assert sum("no log" in line for line in told.err.splitlines()) == 2
+    assert sum("no session" in line for line in told.err.splitlines()) == 2
     assert "'ab' fits 2 stored sessions: ab1, ab2" in told.err
     assert home.ids() == ["ab1", "ab2"]
 
@@ -170,6 +174,20 @@ def test_a_yes_deletes(home: Home, answer: bytes) -> None:
     assert shown.index("to be deleted: a") < shown.index("Delete these 2 sessions for good? [y/N]")
     assert "deleted: b" in shown
     assert home.ids() == []
+
+
+def test_the_question_says_what_each_is_about_as_far_as_that_can_be_read(home: Home) -> None:
+    path = home.store("a", age_s=7300)
+    write_rows(sidecar_path(path), read_log(path).header, {"title": Row(TITLE.version, 1, "Mend the roof")})
+    broken = home.store("b")
+    broken.write_bytes(b"no log")
+
+    _, shown = answered(home, b"n\n", "delete", "a", "b")
+
+    first, second, *_ = (line for line in shown.splitlines() if line.startswith("to be deleted: "))
+    assert first.startswith("to be deleted: a  2h ago  ")
+    assert first.endswith(f"  {home.work}  Mend the roof")
+    assert second == f"to be deleted: b  6 B  {broken}"
 
 
 @pytest.mark.parametrize("answer", [b"\n", b"n\n", b"yess\n", b"\x04"])

@@ -367,7 +367,24 @@ def test_a_folder_that_is_not_there_is_told_with_the_name_that_was_given(
 ) -> None:
     home.store("a")
 
-    assert run("a", "html", "no/where.html") == (1, "", "dsh: no/where.html: No such file or directory\n")
+    code, out, err = run("a", "html", "no/where.html")
+
+    assert (code, out) == (1, "")
+    told, hint = err.splitlines()
+    assert told.endswith("no/where.html: there is no folder no")
+    assert hint == "hint: make it, or name another file"
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"), [("a.html", "<!DOCTYPE html>"), ("a.MD", "# "), ("a.jsonl", "{"), ("a", "{")]
+)
+def test_the_name_of_the_file_says_what_is_written(
+    home: Home, run: Callable[..., Told], name: str, begins: str
+) -> None:
+    home.store("a")
+
+    assert run("a", None, name) == (0, "", "")
+    assert Path(name).read_text().startswith(begins)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from dsh.cli.sessions.described import cached_title
 from dsh.cli.sessions.fork import fork
 from dsh.cli.sessions.place import Place
 from dsh.cli.sessions.target import find_stored, open_place
@@ -34,6 +35,17 @@ def test_a_fork_is_the_whole_log_and_an_end_seed(home: Home, call: Call) -> None
     assert (header.cwd, header.agent_preset) == (str(home.work), "code")
     assert path.read_bytes() == before
     assert [file.name for file in path.parent.iterdir()] == ["session.jsonl"]
+
+
+def test_a_fork_has_the_title_that_its_part_of_the_log_has(home: Home, call: Call) -> None:
+    first, then = (line("session/title", seq, {"title": title}) for seq, title in ((2, "First"), (6, "Then")))
+    second, third = turn_start(3, 2) + turn_end(4, 2), turn_start(5, 3) + then + turn_end(7, 3)
+    home.store("mother", turn_start(0) + turn_end(1) + first + second + third)
+
+    titles = [forked(call, "mother", at)[0].header.id for at in (0, 2, 1)]
+    stored = {one.header.id: cached_title(one) for one in open_place(HERE).list().sessions}
+
+    assert [stored[child] for child in titles] == ["Then", "First", None]
 
 
 def test_a_fork_may_end_with_any_turn(home: Home, call: Call) -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dsh.cli.app import run
 from dsh.cli.columns import width
 from dsh.cli.sessions.delete import delete, prune
 from dsh.cli.sessions.described import short_ids, size_text
@@ -20,6 +21,8 @@ from dsh.cli.sessions.listing import aligned, show
 from dsh.cli.sessions.pack import pack
 from dsh.cli.sessions.place import Place
 from dsh.cli.sessions.recency import ago
+from dsh.cli.sessions.scope import Scope
+from dsh.errors import UsageError
 from dsh.persistence.jsonl.reader import read_log
 from dsh.persistence.projections import sidecar_path, write_rows
 from dsh.session.projection.fold import Row
@@ -31,8 +34,8 @@ HERE = Place()
 
 
 def listed(call: Call, **options: Any) -> Any:
-    chosen = {"everywhere": False, "limit": 0} | options
-    told = call(lambda: show(HERE, as_json=True, **chosen))
+    limit = options.pop("limit", 0)
+    told = call(lambda: show(HERE, Scope(**options), limit=limit, as_json=True))
     assert (told.code, told.err) == (0, "")
     return json.loads(told.out)
 
@@ -57,6 +60,35 @@ def test_those_of_this_directory_come_the_last_written_first(home: Home, call: C
     assert ids(call) == ["a", "b", "c"]
     assert ids(call, limit=2) == ["a", "b"]
     assert sorted(ids(call, everywhere=True)) == ["a", "b", "c", "elsewhere", "nowhere"]
+
+
+def test_those_of_another_directory_are_listed_by_its_name_also_when_it_is_gone(
+    home: Home, call: Call, tmp_path: Path
+) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    home.store("behind", cwd=str(tmp_path / "real"))
+    home.store("gone", cwd="/srv/gone")
+    home.store("here")
+
+    assert ids(call, cwd=str(tmp_path / "link")) == ["behind"]
+    assert ids(call, cwd="/srv/./gone/") == ["gone"]
+    assert ids(call, cwd=".") == ["here"]
+    assert call(lambda: show(HERE, Scope(cwd="/srv/none"), limit=0, as_json=False)) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["list", "--all", "-C", "x"], "--all and --cwd exclude each other"),
+        (["prune", "--older-than", "1d", "--all", "-C", "x"], "--all and --cwd exclude each other"),
+        (["pack", "a", "--all"], "ids and --all exclude each other"),
+        (["pack", "a", "--cwd", "x"], "ids and --cwd exclude each other"),
+    ],
+)
+def test_what_names_sessions_in_two_ways_is_a_wrong_command_line(words: list[str], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        run(["sessions", *words])
 
 
 def test_the_object_holds_the_header_and_what_the_storage_knows(home: Home, call: Call) -> None:
@@ -89,7 +121,7 @@ def test_a_pipe_gets_tabs_and_whole_values(home: Home, call: Call) -> None:
     path = home.store("session-" + "a" * 60, parentSession="mother")
     title(path, "a title " * 20)
 
-    told = call(lambda: show(HERE, everywhere=False, limit=0, as_json=False))
+    told = call(lambda: show(HERE, Scope(), limit=0, as_json=False))
 
     session_id, written, size, cwd, parent, shown = told.out.removesuffix("\n").split("\t")
     assert (told.code, told.err) == (0, "")
@@ -100,7 +132,7 @@ def test_a_pipe_gets_tabs_and_whole_values(home: Home, call: Call) -> None:
 
 
 def test_nothing_stored_is_nothing_printed(home: Home, call: Call) -> None:
-    assert call(lambda: show(HERE, everywhere=True, limit=0, as_json=False)) == (0, "", "")
+    assert call(lambda: show(HERE, Scope(True), limit=0, as_json=False)) == (0, "", "")
     assert listed(call) == {"sessions": [], "problems": []}
 
 
@@ -119,7 +151,7 @@ def test_a_bad_log_is_told_and_hides_no_other(home: Home, call: Call) -> None:
     (project / "nothing-yet").mkdir()
     before = sorted((path, path.lstat()) for path in home.path.rglob("*"))
 
-    told = call(lambda: show(HERE, everywhere=True, limit=0, as_json=False))
+    told = call(lambda: show(HERE, Scope(True), limit=0, as_json=False))
 
     assert told.code == 0
     assert {row.split("\t")[0] for row in told.out.splitlines()} == {"healthy-1", "healthy-2"}
@@ -138,10 +170,10 @@ def test_a_bad_log_is_told_and_hides_no_other(home: Home, call: Call) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        lambda: show(HERE, everywhere=True, limit=0, as_json=True),
-        lambda: prune("1d", HERE, everywhere=True, dry_run=False, yes=True),
-        lambda: pack([], HERE, everywhere=True),
-        lambda: pack(["a"], HERE, everywhere=False),
+        lambda: show(HERE, Scope(True), limit=0, as_json=True),
+        lambda: prune("1d", HERE, Scope(True), dry_run=False, yes=True),
+        lambda: pack([], HERE, Scope(True)),
+        lambda: pack(["a"], HERE, Scope()),
         lambda: delete(["a"], HERE, yes=True),
         lambda: fork("a", HERE, at=0),
     ],
@@ -185,7 +217,7 @@ def test_text_of_a_log_cannot_write_on_the_terminal(home: Home, call: Call) -> N
     path = home.store("a\x1b[31m", cwd="/srv/\x07\n", parentSession="\u202e")
     title(path, "one\ttwo\x1b]0;x\x07")
 
-    told = call(lambda: show(HERE, everywhere=True, limit=0, as_json=False))
+    told = call(lambda: show(HERE, Scope(True), limit=0, as_json=False))
 
     assert told.out.count("\t") == 5 and told.out.count("\n") == 1
     assert not {"\x1b", "\x07", "\u202e"} & set(told.out)
@@ -194,7 +226,7 @@ def test_text_of_a_log_cannot_write_on_the_terminal(home: Home, call: Call) -> N
 def test_a_title_shows_no_key(home: Home, call: Call) -> None:
     title(home.store("a"), "use sk-0123456789abcdef0123456789abcdef")
 
-    told = call(lambda: show(HERE, everywhere=True, limit=0, as_json=False))
+    told = call(lambda: show(HERE, Scope(True), limit=0, as_json=False))
 
     assert "0123456789abcdef" not in told.out and "use " in told.out
 

@@ -6,6 +6,7 @@ import pytest
 
 from dsh.cli.sessions.pack import pack
 from dsh.cli.sessions.place import Place
+from dsh.cli.sessions.scope import Scope
 from dsh.cli.sessions.target import find_stored, open_place
 from dsh.persistence.jsonl.frames import encode_frame
 from dsh.persistence.lock import OwnerLock
@@ -44,7 +45,7 @@ def test_those_of_this_directory_are_packed_and_say_the_same(home: Home, call: C
     before, said = store_in_pieces(home, "here")
     elsewhere, _ = store_in_pieces(home, "elsewhere", cwd="/srv/other")
 
-    told = call(lambda: pack([], HERE, everywhere=False))
+    told = call(lambda: pack([], HERE, Scope()))
 
     assert (told.code, told.err) == (0, "")
     assert told.out.startswith("here  ") and told.out.endswith("% saved\n") and told.out.count("\n") == 1
@@ -61,7 +62,7 @@ def test_the_time_of_the_last_write_stays(home: Home, call: Call) -> None:
     os.utime(path, (1_700_000_000, 1_700_000_000))
     before = path.stat().st_size
 
-    assert call(lambda: pack(["a"], HERE, everywhere=False)).code == 0
+    assert call(lambda: pack(["a"], HERE, Scope())).code == 0
 
     assert path.stat().st_size < before
     assert path.stat().st_mtime == 1_700_000_000
@@ -69,10 +70,10 @@ def test_the_time_of_the_last_write_stays(home: Home, call: Call) -> None:
 
 def test_what_is_packed_already_has_nothing_to_save(home: Home, call: Call) -> None:
     store_in_pieces(home, "a")
-    call(lambda: pack(["a"], HERE, everywhere=False))
+    call(lambda: pack(["a"], HERE, Scope()))
     before = size("a")
 
-    told = call(lambda: pack(["a"], HERE, everywhere=False))
+    told = call(lambda: pack(["a"], HERE, Scope()))
 
     assert told.code == 0 and told.out.endswith("nothing to save\n")
     assert size("a") == before
@@ -82,7 +83,7 @@ def test_all_are_told_one_by_one_and_together(home: Home, call: Call) -> None:
     store_in_pieces(home, "here")
     store_in_pieces(home, "elsewhere", cwd="/srv/other")
 
-    told = call(lambda: pack([], HERE, everywhere=True))
+    told = call(lambda: pack([], HERE, Scope(True)))
 
     assert sorted(row.split()[0] for row in told.out.splitlines()) == ["elsewhere", "here", "together"]
 
@@ -96,7 +97,7 @@ def test_an_open_or_broken_one_is_told_and_the_others_are_packed(home: Home, cal
     (path,) = home.sessions.glob("*/open/session.jsonl.zstd")
     lock = OwnerLock.acquire(path.parent)
 
-    told = call(lambda: pack([], HERE, everywhere=True))
+    told = call(lambda: pack([], HERE, Scope(True)))
 
     lock.release()
     assert told.code == 1
@@ -106,11 +107,11 @@ def test_an_open_or_broken_one_is_told_and_the_others_are_packed(home: Home, cal
 
 
 def test_nothing_to_pack_is_said(home: Home, call: Call) -> None:
-    assert call(lambda: pack([], HERE, everywhere=False)) == (0, "", "no sessions to pack\n")
+    assert call(lambda: pack([], HERE, Scope())) == (0, "", "no sessions to pack\n")
 
 
 @pytest.mark.parametrize("target", ["nothing", ""])
 def test_a_session_that_is_not_there_is_told(home: Home, call: Call, target: str) -> None:
-    told = call(lambda: pack([target], HERE, everywhere=False))
+    told = call(lambda: pack([target], HERE, Scope()))
 
-    assert told.code == 1 and "no log" in told.err and told.out == ""
+    assert told.code == 1 and "no session" in told.err and told.out == ""

@@ -8,6 +8,7 @@ import pytest
 from dsh.cli.sessions.delete import prune
 from dsh.cli.sessions.place import Place
 from dsh.cli.sessions.recency import age_ms
+from dsh.cli.sessions.scope import Scope
 from dsh.errors import UsageError
 from dsh.persistence.lock import OwnerLock
 from tests.cli.sessions.home import HOUR_S, Call, Home, Told
@@ -17,7 +18,7 @@ DAY_S = 24 * HOUR_S
 
 
 def pruned(call: Call, older_than: str = "1d", *, everywhere: bool = False, dry_run: bool = False) -> Told:
-    return call(lambda: prune(older_than, HERE, everywhere=everywhere, dry_run=dry_run, yes=True))
+    return call(lambda: prune(older_than, HERE, Scope(everywhere), dry_run=dry_run, yes=True))
 
 
 def test_those_of_this_directory_go_that_were_not_written_for_so_long(home: Home, call: Call) -> None:
@@ -60,7 +61,7 @@ def test_a_dry_run_only_says_what_would_go(home: Home, call: Call) -> None:
     home.store("older", age_s=3 * DAY_S)
     before = [(path, path.lstat().st_mtime_ns) for path in sorted(home.path.rglob("*"))]
 
-    told = call(lambda: prune("1d", HERE, everywhere=False, dry_run=True, yes=False))
+    told = call(lambda: prune("1d", HERE, Scope(), dry_run=True, yes=False))
 
     assert (told.code, told.err) == (0, "")
     assert [row.split()[3] for row in told.out.splitlines()] == ["old", "older"]
@@ -110,7 +111,7 @@ def test_one_that_was_written_while_the_person_thought_about_it_stays(
     monkeypatch.setattr("sys.stdin", Slow())
     monkeypatch.setattr("sys.stderr", Slow())
 
-    told = call(lambda: prune("1d", HERE, everywhere=False, dry_run=False, yes=False))
+    told = call(lambda: prune("1d", HERE, Scope(), dry_run=False, yes=False))
 
     assert told.code == 1 and "was written meanwhile" in told.err
     assert home.ids() == ["old"]
@@ -132,7 +133,7 @@ def test_one_that_is_gone_meanwhile_is_no_failure(
     monkeypatch.setattr("sys.stdin", Slow())
     monkeypatch.setattr("sys.stderr", Slow())
 
-    told = call(lambda: prune("1d", HERE, everywhere=False, dry_run=False, yes=False))
+    told = call(lambda: prune("1d", HERE, Scope(), dry_run=False, yes=False))
 
     assert told.code == 0 and told.out == ""
 
@@ -168,7 +169,7 @@ def test_anything_else_is_refused_with_the_grammar(home: Home, text: str) -> Non
     home.store("old", age_s=2 * DAY_S)
 
     with pytest.raises(UsageError, match="--older-than") as caught:
-        prune(text, HERE, everywhere=True, dry_run=False, yes=True)
+        prune(text, HERE, Scope(True), dry_run=False, yes=True)
 
     assert "30d" in caught.value.hint
     assert home.ids() == ["old"]
@@ -187,6 +188,6 @@ def test_without_a_terminal_yes_has_to_be_said(home: Home, monkeypatch: pytest.M
         monkeypatch.setattr("sys.stdin", nothing)
 
         with pytest.raises(UsageError):
-            prune("1d", HERE, everywhere=False, dry_run=False, yes=False)
+            prune("1d", HERE, Scope(), dry_run=False, yes=False)
 
     assert home.ids() == ["old"]

@@ -1,0 +1,47 @@
+"""Which of the stored sessions a command is about: those of this directory, of another one, or all."""
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dsh.cli.sessions.recency import newest_first, working_directories
+from dsh.errors import UsageError
+from dsh.persistence.backend import Listing, StoredSession
+
+
+class Scope(NamedTuple):
+    """What `--all` and `--cwd` say; with neither it is this directory."""
+
+    everywhere: bool = False
+    cwd: str = ""
+
+    @classmethod
+    def of(cls, *, everywhere: bool, cwd: str, ids: Sequence[str] | None = None) -> "Scope":
+        """The scope as it was typed.
+
+        Args:
+            ids: the sessions that were named one by one instead.
+
+        Raises:
+            UsageError: more than one of the three was given.
+        """
+        given = [name for name, is_given in (("ids", ids), ("--all", everywhere), ("--cwd", cwd)) if is_given]
+        if len(given) > 1:
+            raise UsageError(f"{given[0]} and {given[1]} exclude each other", hint=f"leave out {given[1]}")
+        return cls(everywhere, cwd)
+
+    def chosen(self, listing: Listing) -> list[StoredSession]:
+        """The sessions that are meant, the last written first; they belong where their header says.
+
+        Raises:
+            UsageError: this directory is meant, and it is gone.
+        """
+        if self.everywhere:
+            return sorted(listing.sessions, key=newest_first)
+        names = _names(self.cwd) if self.cwd else working_directories()
+        return sorted((one for one in listing.sessions if one.header.cwd in names), key=newest_first)
+
+
+def _names(directory: str) -> frozenset[str]:
+    """A directory as it was named, and the real one behind its links."""
+    return frozenset((os.path.abspath(directory), os.path.realpath(directory)))  # noqa: PTH100
