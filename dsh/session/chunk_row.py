@@ -4,7 +4,7 @@ Rows are an encoding of storage; nobody but the writers and readers of a log see
 (`spec/session-log.md` §11).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -34,7 +34,7 @@ _SPAN = range(-MAX_SAFE_INT, MAX_SAFE_INT + 1)
 
 def is_row(value: object) -> bool:
     """True for a stored line that claims to be a packed run."""
-    return isinstance(value, Mapping) and _row_kind(value.get("type")) is not None
+    return isinstance(value, dict) and _row_kind(value.get("type")) is not None
 
 
 def _row_kind(tag: object) -> RunKind | None:
@@ -55,7 +55,7 @@ def row_to_run(row: JsonObject) -> ChunkRun:
     if seq0 is None or seq0 < 0 or time0 is None:
         raise InvalidEvent("chunk row: seq0 is a safe integer from 0 and time0 a safe integer")
     wanted = _TOOL_KEYS if kind == "tool-call" else _TEXT_KEYS
-    if not isinstance(data, Mapping) or data.keys() - {"name"} != wanted:
+    if not isinstance(data, dict) or data.keys() - {"name"} != wanted:
         raise InvalidEvent(f"chunk row at seq {seq0}: data has exactly {', '.join(sorted(wanted))}")
     where = data["turn"], data["step"], data["index"]
     if not all(map(is_number, where)):

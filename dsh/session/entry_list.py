@@ -2,7 +2,7 @@
 
 import sys
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import TypeAlias
 
@@ -110,9 +110,14 @@ class EntryList:
                 yield entry
                 at += 1
 
-    def walk(self) -> Iterator[Entry]:
-        """The entries one by one, each decoded when its turn comes; nothing may be added meanwhile."""
-        return map(self._entry, range(len(self._items)))
+    def walk(self, start: int = 0, stop: int | None = None) -> Iterator[Entry]:
+        """The entries one by one, each decoded when its turn comes; nothing may be added meanwhile.
+
+        Args:
+            start, stop: seqs at which entries begin.
+        """
+        last = len(self._items) if stop is None else bisect_left(self._starts, stop)
+        return map(self._entry, range(bisect_left(self._starts, start), last))
 
     def select(self, types: frozenset[str], start: int) -> Iterator[SessionEvent]:
         """The events of these types from seq `start` on; runs are passed over."""

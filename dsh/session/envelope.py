@@ -30,8 +30,8 @@ def check_envelope(value: object) -> JsonObject:
         raise InvalidEvent(f"{kind}: data is missing")
     if "ignorable" in value and value["ignorable"] is not True:
         raise InvalidEvent(f"{kind}: ignorable is true or absent, found {value['ignorable']!r:.60}")
-    if unknown := value.keys() - _KEYS:
-        raise InvalidEvent(f"{kind}: unknown envelope key {min(unknown)!r:.60}")
+    if not _KEYS.issuperset(value):
+        raise InvalidEvent(f"{kind}: unknown envelope key {min(value.keys() - _KEYS)!r:.60}")
     return value
 
 

@@ -16,6 +16,15 @@ _FAILURE_OPTIONAL: dict[str, Callable[[object], bool]] = {
     "providerRetryAfterMs": is_number,
     "requestId": lambda value: type(value) is str,
 }
+_CHANGED = (
+    "turn/start",
+    "turn/end",
+    "steering/message",
+    "user/message",
+    "assistant/message",
+    "tool/result",
+)
+"""The types that had another shape once."""
 
 
 class LegacyReader:
@@ -31,12 +40,15 @@ class LegacyReader:
         Raises:
             InvalidEvent: an old shape, damaged; or a `turn/end` that no reader accepts.
         """
-        data = event.get("data")
+        kind, data = event.get("type"), event.get("data")
+        if kind not in _CHANGED:
+            return event
         if isinstance(data, dict):
             event = self._convert(event, data)
-            self._remember(event)
-        elif event.get("type") == "turn/end" or event.get("type") == "steering/message":
-            raise InvalidEvent(f"{event['type']}: data is an object")
+            if kind == "tool/result":
+                self._remember(event)
+        elif kind == "turn/end" or kind == "steering/message":
+            raise InvalidEvent(f"{kind}: data is an object")
         return event
 
     def _convert(self, event: JsonObject, data: dict[str, Any]) -> JsonObject:
@@ -63,8 +75,6 @@ class LegacyReader:
         return f"legacy-message:{self._session_id}:{safe_int(event.get('seq'))}"
 
     def _remember(self, event: JsonObject) -> None:
-        if event.get("type") != "tool/result":
-            return
         seq, message = safe_int(event.get("seq")), event["data"].get("message")
         if seq is not None and isinstance(message, dict) and type(message.get("id")) is str:
             self._message_ids[seq] = message["id"]

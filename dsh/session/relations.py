@@ -1,4 +1,4 @@
-"""Turns, steps and tool calls: which event may follow which (`spec/session-log.md` §10).
+"""Turns, steps, tool calls and compactions: which event may follow which (`spec/session-log.md` §10).
 
 `check` looks at a candidate and changes nothing; `advance` is called once the event is in the log. A live
 append that does not fit is refused. In a restored log it is noted and let stand: other writers do not check,
@@ -8,6 +8,7 @@ so a strict reader would lock people out of logs that are complete in every othe
 from collections.abc import Iterator
 from typing import Any
 
+from dsh.session.compaction import Bracket, bracket_of, check_checkpoint, check_compaction
 from dsh.session.error import InvalidEvent
 from dsh.session.event import Surface
 from dsh.session.value import safe_int
@@ -16,12 +17,13 @@ _IN_STEP = frozenset({"step/end", "assistant/chunk", "assistant/message", "tool/
 _REPAIRED = frozenset({"TOOL_NOT_STARTED", "TOOL_OUTCOME_UNKNOWN"})
 """Codes of results that repair makes up, also for calls that the last step closed over."""
 _IN_TURN = frozenset({"todo/write", "request/header", "request/context"})
+_COMPACTION = frozenset({"compaction/start", "compaction/summary", "compaction/end"})
 
 
 class Relations:
-    """Where the log stands: the open turn and step, and the calls of the step that wait for a result."""
+    """Where the log stands: the open turn, step and compaction, and the calls that wait for a result."""
 
-    __slots__ = ("last_step", "last_turn", "open_step", "open_turn", "owed", "pending")
+    __slots__ = ("compaction", "last_step", "last_turn", "open_step", "open_turn", "owed", "pending")
 
     def __init__(self) -> None:
         self.last_turn = 0
@@ -34,6 +36,8 @@ class Relations:
         """Ids of the step's calls without a result; a provider may give one id twice."""
         self.owed: list[str] = []
         """Ids that the model asked for in the last step without a result yet; kept until another begins."""
+        self.compaction: Bracket | None = None
+        """The compaction that is under way."""
 
     def copy(self) -> "Relations":
         """An independent state with the same contents."""
@@ -62,6 +66,10 @@ class Relations:
             self._check_step_start(data)
         elif kind == "tool/result":
             self._check_result(data, surface)
+        elif kind == "user/message":
+            check_checkpoint(data, self.compaction)
+        elif kind in _COMPACTION:
+            check_compaction(kind, data, self.compaction, self.open_turn)
         elif kind in _IN_TURN and self.open_turn is None:
             raise InvalidEvent(f"{kind} needs an open turn")
 
@@ -120,9 +128,11 @@ class Relations:
                 self.last_turn = self.open_turn or self.last_turn
                 self.open_step, self.last_step = None, 0
                 self._forget_calls()
+                self.compaction = None
             case "turn/end":
                 self.open_turn = self.open_step = None
                 self._forget_calls()
+                self.compaction = None
             case "step/start":
                 self.open_step = _number(data, "step")
                 self.last_step = self.open_step or self.last_step
@@ -141,6 +151,10 @@ class Relations:
                         waiting.remove(answered)
             case "assistant/message":
                 self.owed.extend(calls_in(data["message"]))
+            case "compaction/start":
+                self.compaction = bracket_of(data)
+            case "compaction/end" | "session/end-seed":
+                self.compaction = None
 
     def _forget_calls(self) -> None:
         self.pending.clear()

@@ -6,7 +6,7 @@ older is mended in the request. Brackets of plugins (compaction, approvals, comm
 their owners' to close.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from dsh.session.chunk_run import ChunkRun, Entry
@@ -23,6 +23,16 @@ _NOT_STARTED = (
     "The session was interrupted before this call was recorded as started. "
     "Call it again if it is still needed."
 )
+_FOLLOWED = (
+    "turn/start",
+    "turn/end",
+    "step/start",
+    "step/end",
+    "assistant/message",
+    "tool/call",
+    "tool/result",
+)
+"""The types that open or close something."""
 
 
 class _Call:
@@ -57,8 +67,9 @@ class OpenEnds:
             self._seq, self._time = entry.stop, entry.last_time
             return
         fields = entry.to_json() if isinstance(entry, SessionEvent) else entry
-        if isinstance(data := fields.get("data"), Mapping):
-            self._follow(fields.get("type"), data)
+        kind = fields.get("type")
+        if kind in _FOLLOWED and isinstance(data := fields.get("data"), dict):
+            self._follow(kind, data)
         self._seq, self._time = self._seq + 1, safe_int(fields.get("time")) or 0
 
     def _follow(self, kind: object, data: JsonObject) -> None:
@@ -104,8 +115,8 @@ class OpenEnds:
 
 
 def _answered(message: object) -> str:
-    source = message.get("source") if isinstance(message, Mapping) else None
-    call_id = source.get("callId") if isinstance(source, Mapping) else None
+    source = message.get("source") if isinstance(message, dict) else None
+    call_id = source.get("callId") if isinstance(source, dict) else None
     return call_id if type(call_id) is str else ""
 
 

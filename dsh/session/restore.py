@@ -103,7 +103,7 @@ class Restorer:
             if self._stage <= (stage := _Stage.RULE):
                 return
             self._ends.see(current)
-            self._session.load(current, line=line if current is entry else None)
+            self._session.load(current, line=line if current is entry else None, has_shape=True)
         except UnsupportedLog as error:
             self._fail(stage, error)
         except (InvalidEvent, JsonError) as error:

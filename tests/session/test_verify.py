@@ -506,18 +506,18 @@ def test_a_compaction_that_is_as_it_should_be() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "offset"),
+    ("changes", "code", "offset"),
     [
-        ({"start": {"turn": 1}}, 0),
-        ({"summary": {"compactionId": "k2"}}, 1),
-        ({"summary": {"sourceCommandId": "cmd-1"}}, 1),
-        ({"summary": {"shadowedSeqs": [0, 4]}}, 2),
-        ({"end": {"turn": 1}}, 3),
-        ({"end": {"compactionId": "k2"}}, 3),
+        ({"start": {"turn": 1}}, "IRREGULAR", 0),
+        ({"summary": {"compactionId": "k2"}}, "IRREGULAR", 1),
+        ({"summary": {"sourceCommandId": "cmd-1"}}, "IRREGULAR", 1),
+        ({"summary": {"shadowedSeqs": [0, 4]}}, "COMPACTION", 2),
+        ({"end": {"turn": 1}}, "IRREGULAR", 3),
+        ({"end": {"compactionId": "k2"}}, "IRREGULAR", 3),
     ],
 )
-def test_a_compaction_that_does_not_fit_together(changes: dict[str, Any], offset: int) -> None:
-    assert codes(compacted(**changes)) == [("error", "COMPACTION", len(body()) + offset)]
+def test_a_compaction_that_does_not_fit_together(changes: dict[str, Any], code: str, offset: int) -> None:
+    assert codes(compacted(**changes)) == [("error", code, len(body()) + offset)]
 
 
 def test_a_checkpoint_that_nothing_prices_is_a_warning() -> None:

@@ -63,34 +63,22 @@ class Brackets:
 
 
 class Compactions:
-    """Follows compactions: bracket, summary, checkpoint, and what they take off the surface."""
+    """Follows compactions: whether they end, and what they take off the surface.
+
+    What of a bracket does not fit its turn or its ids, the log notes itself.
+    """
 
     def __init__(self, findings: Findings, lookup: Callable[[int], SessionEvent]) -> None:
         self._findings = findings
         self._lookup = lookup
-        self._turn: int | None = None
-        self._open: SessionEvent | None = None
+        self._open: int | None = None
 
     def see(self, event: SessionEvent) -> None:
         """Take the next event."""
         match event.type:
-            case "turn/start":
-                self._turn = _field(event.data, "turn")
-            case "turn/end":
-                self._turn = None
-            case "session/end-seed":
-                self._open = None
             case "compaction/start":
-                if self._open is not None:
-                    said = f"compaction/start: the one of event {self._open.seq} is open"
-                    self._findings.error("COMPACTION", event.seq, said)
-                self._check_turn(event)
-                self._open = event
-            case "compaction/summary":
-                self._check_open(event)
-            case "compaction/end":
-                self._check_open(event)
-                self._check_turn(event)
+                self._open = event.seq
+            case "compaction/end" | "session/end-seed":
                 self._open = None
             case "user/message" | "tool/result" if event.surface != "append":
                 self._check_replacement(event)
@@ -98,24 +86,7 @@ class Compactions:
     def finish(self) -> None:
         """The log ends."""
         if self._open is not None:
-            self._findings.warning("BRACKET_OPEN", self._open.seq, "compaction/start has no compaction/end")
-
-    def _check_turn(self, event: SessionEvent) -> None:
-        named = _field(event.data, "turn")
-        if named != self._turn:
-            where = f"turn {self._turn} is open" if self._turn is not None else "no turn is open"
-            said = f"{event.type} names turn {quoted(named)}, {where}"
-            self._findings.error("COMPACTION", event.seq, said)
-
-    def _check_open(self, event: SessionEvent) -> None:
-        if self._open is None:
-            self._findings.error("COMPACTION", event.seq, f"{event.type}: no compaction/start is open")
-            return
-        for key in ("compactionId", "sourceCommandId"):
-            found, opened = _field(event.data, key), _field(self._open.data, key)
-            if found != opened:
-                said = f"{event.type}: {key} is {quoted(found)}, event {self._open.seq} says {quoted(opened)}"
-                self._findings.error("COMPACTION", event.seq, said)
+            self._findings.warning("BRACKET_OPEN", self._open, "compaction/start has no compaction/end")
 
     def _check_replacement(self, event: SessionEvent) -> None:
         """What takes other events' place is priced by the event before it, which names them too."""

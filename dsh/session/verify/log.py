@@ -13,7 +13,7 @@ from msgspec import Struct
 from dsh.session.chunk_run import ChunkRun, Entry
 from dsh.session.event import SessionEvent
 from dsh.session.header import SessionHeader
-from dsh.session.log import MAX_IRREGULARITIES
+from dsh.session.irregular import MAX_IRREGULARITIES
 from dsh.session.verify.bracket import Brackets, Compactions, InboxSplices
 from dsh.session.verify.calls import Calls
 from dsh.session.verify.finding import Finding, Findings

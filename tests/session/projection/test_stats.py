@@ -205,6 +205,7 @@ def test_summaries_are_requests_of_their_own_route() -> None:
         "shadowedRange": {"start": 0, "end": 0}, "shadowedSeqs": [0], "shadowedTokenCount": 1,
         "provider": "acme", "model": "small", "usage": {"inputTokens": 100, "outputTokens": 5},
     }  # fmt: skip
+    timed.put("compaction/start", {"compactionId": "k", "turn": 1})
     timed.put("compaction/summary", data)
     timed.put("compaction/summary", {k: v for k, v in data.items() if k not in ("usage", "llmStreamCall")})
 
