@@ -30,7 +30,8 @@ FEW_CHUNKS, MANY_CHUNKS = 100_000, 1_000_000
 RUN = 6_250
 """Deltas of one packed row."""
 FEW_SESSIONS, MANY_SESSIONS = 500, 5_000
-FEW_FLUSHES, MANY_FLUSHES = 200, 2_000
+FEW_FLUSHES, MANY_FLUSHES = 1_000, 5_000
+"""Either takes SQLite through several checkpoints of its write-ahead log, each some 300 appends long."""
 
 
 def header(number: int = 0) -> SessionHeader:

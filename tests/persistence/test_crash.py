@@ -1,16 +1,26 @@
 """Every system call of a write fails, or is the last one: the log is absent, complete, or as it was."""
 
+import contextlib
 import errno
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from dsh.persistence.error import PersistenceError, SessionBusy, SessionCollision, SessionFileChanged
+from dsh.persistence.error import (
+    PersistenceError,
+    SessionBusy,
+    SessionCollision,
+    SessionFileChanged,
+    SessionNotDurable,
+)
+from dsh.persistence.fork import fork_stored
+from dsh.persistence.jsonl import frames
 from dsh.persistence.jsonl.backend import JsonlBackend
 from dsh.persistence.jsonl.layout import Encoding
 from dsh.persistence.view import build_view
 from dsh.session.chunk_run import Entry
+from dsh.session.event import SessionEvent
 from dsh.session.header import SessionHeader
 from tests.persistence.faults import FaultyFiles, Killed
 from tests.persistence.golden import TEXT, view_of
@@ -249,6 +259,81 @@ def test_a_second_backend_is_refused_until_the_first_lets_go(
     first.release(header.id)
     assert second.open(header.id) is not None
     second.close()
+
+
+def healed(root: Path, session_id: str) -> int:
+    """Open a log for writing as resume does, repair it, append once; how many events it had before that."""
+    backend = JsonlBackend(root)
+    stored = backend.open(session_id)
+    assert stored is not None
+    view = build_view(stored)
+    if view.needs_repair:
+        backend.repair(stored, view.closers, view.recovered)
+    new = SessionEvent("session/title", view.length, 1, {"title": "on"})
+    backend.append(view.header, [new])
+    backend.close()
+    again = JsonlBackend(root).load(session_id)
+    assert again is not None
+    after = build_view(again)
+    assert after.torn is None and after.stored_length == view.length + 1
+    expected = [event.to_json() for event in (*view.events(), new)]
+    assert [event.to_json() for event in after.events(0, after.stored_length)] == expected
+    return view.stored_length
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_log_that_was_cut_goes_on_cleanly(
+    tmp_path: Path, golden: tuple[SessionHeader, list[Entry]], encoding: Encoding
+) -> None:
+    header, entries = golden
+    writer = JsonlBackend(tmp_path, encoding=encoding)
+    ends: list[tuple[int, int]] = []
+    for start, stop in ((0, 4), (4, 9), (9, None)):
+        writer.append(header, entries[start:stop])
+        stored = stored_length(tmp_path, header.id)
+        assert stored is not None
+        ends.append((writer.locate(header).stat().st_size, stored))
+    writer.close()
+    path = writer.locate(header)
+    whole = path.read_bytes()
+    first = frames.scan_frames(whole).frames[0].end if encoding == "zstd" else whole.index(b"\n") + 1
+
+    around = {end + by for end, _ in ends for by in (-1, 0, 1)}
+    for size in sorted({*range(first, len(whole), 9), *around} & {*range(first, len(whole) + 1)}):
+        path.write_bytes(whole[:size])
+        durable = max((length for end, length in ends if end <= size), default=0)
+        assert healed(tmp_path, header.id) >= durable
+        data = path.read_bytes()
+        kept = max((end for end, _ in ends if end <= size), default=first)
+        assert data.startswith(whole[:kept])
+        for aside in path.parent.glob("*.cut-*"):
+            assert whole[:size].endswith(aside.read_bytes())
+            aside.unlink()
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_a_fork_that_fails_or_is_killed_anywhere_is_whole_or_nowhere_and_its_parent_stays(
+    tmp_path: Path, golden: tuple[SessionHeader, list[Entry]], kill: bool
+) -> None:
+    header, entries = golden
+    for call in range(30):
+        root = tmp_path / str(call)
+        writer = JsonlBackend(root)
+        writer.append(header, entries)
+        writer.close()
+        parent = writer.locate(header).read_bytes()
+        files = FaultyFiles(call, kill=kill)
+        with contextlib.suppress(SessionNotDurable, Killed):
+            fork_stored(JsonlBackend(root, files=files), header.id, child_id="child")
+        assert stored_length(root, "child") in (None, 18)
+        assert JsonlBackend(root).list().problems == ()
+        if stored_length(root, "child") is None:
+            fork_stored(JsonlBackend(root), header.id, child_id="child")
+        assert stored_length(root, "child") == 18
+        assert writer.locate(header).read_bytes() == parent
+        if call >= len(files.calls):
+            return
+    pytest.fail("a fork has more than 30 system calls")
 
 
 class Rival(FaultyFiles):

@@ -25,7 +25,7 @@ from dsh.session.chunk_run import ChunkRun, expand
 from dsh.session.event import SessionEvent
 from dsh.session.header import SessionHeader
 from dsh.session.value import freeze
-from tests.persistence.sqlite.made import T0, by_hand, events_of, golden, log, stored, view_of
+from tests.persistence.sqlite.made import T0, by_hand, events_of, golden, log, stored, titled, view_of
 
 FULL = SessionHeader(
     id="child/1",
@@ -342,6 +342,24 @@ def test_an_append_that_does_not_begin_at_the_end_is_refused(tmp_path: Path) -> 
         with pytest.raises(SessionFileChanged):
             backend.append(session.header, session.entries(start))
     assert view_of(backend, "s").stored_length == 2
+    backend.close()
+
+
+def test_an_append_to_a_log_of_known_state_costs_the_same_however_long_it_is(tmp_path: Path) -> None:
+    session = log(ends=False)
+    backend = SqliteBackend(tmp_path / "s.db")
+    backend.append(session.header, session.entries())
+    db = backend._database._db
+    assert db is not None
+    costs: list[int] = []
+    for number in range(400):
+        titled(session, 1, f"title {number:03}")
+        steps: list[None] = []
+        db.set_progress_handler(lambda steps=steps: steps.append(None), 1)  # type: ignore[misc]
+        backend.append(session.header, session.entries(session.length - 1))
+        db.set_progress_handler(None, 0)
+        costs.append(len(steps))
+    assert len(set(costs[1:])) == 1 and 0 < costs[1] < 1000
     backend.close()
 
 
