@@ -43,14 +43,17 @@ class LogRefusal(PersistenceError):
 
     exit_code = 1
 
-    def __init__(self, reason: str, *, path: str, line: int = 0, offset: int | None = None) -> None:
+    def __init__(
+        self, reason: str, *, path: str, line: int = 0, offset: int | None = None, hint: str = ""
+    ) -> None:
+        """`hint` is better advice than the one that all refusals of this kind share."""
         self.reason = reason
         self.path = path
         self.line = line
         """1-based line of the decoded text, the header being line 1; 0 where no line is meant."""
         self.offset = offset
         """Byte offset in the file (in a zstd log: of the frame), or None."""
-        super().__init__(f"{_place(path, line, offset)}: {reason}", code=self._code, hint=self._hint)
+        super().__init__(f"{_place(path, line, offset)}: {reason}", code=self._code, hint=hint or self._hint)
 
     _code = ""
     _hint = ""
@@ -178,7 +181,7 @@ class SessionBusy(PersistenceError):
     def __init__(self, path: str, owner: str) -> None:
         self.path = path
         self.owner = owner
-        """`process 4711 on host ci-3`, or what little is known."""
+        """`process 4711 on host ci-3 since 2026-11-30 16:00:00 UTC`, or what little is known."""
         super().__init__(
             f"{path}: the session is open for writing by {owner}",
             code="SESSION_BUSY",

@@ -1,12 +1,16 @@
 """The owner lock: who has a session open for writing, across processes (`design.md` §10.40).
 
 `owner.lock` beside the log, held by `flock`; it goes with its process, however that ends. The file stays,
-its text (pid and host name) is only for the message that the next one gets.
+its text (pid, host name, since when in epoch milliseconds) is only for the message that the next one gets.
 """
 
+import contextlib
+import errno
 import fcntl
 import json
 import os
+import stat
+import time
 from pathlib import Path
 
 from dsh.persistence.error import SessionBusy
@@ -33,10 +37,11 @@ class OwnerLock:
 
         Raises:
             SessionBusy: somebody holds it, in this process or another.
+            OSError: the file cannot be made, is a link or no regular file, or cannot be locked where it lies.
         """
         path = folder / name
         while True:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+            fd = _open(path)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _is_still(path, fd):
@@ -46,6 +51,9 @@ class OwnerLock:
                 owner = _read_owner(fd)
                 os.close(fd)
                 raise SessionBusy(place or str(folder), owner) from None
+            except OSError as error:
+                os.close(fd)
+                raise OSError(error.errno, error.strerror, str(path)) from None
             except BaseException:
                 os.close(fd)
                 raise
@@ -57,6 +65,16 @@ class OwnerLock:
             os.close(fd)
 
 
+def _open(path: Path) -> int:
+    """A descriptor on the lock's file. Its text will be overwritten, so that it must not lie elsewhere."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    fd = os.open(path, flags, FILE_MODE)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "no regular file", str(path))
+    return fd
+
+
 def _is_still(path: Path, fd: int) -> bool:
     """Whether the name still leads to the locked file: somebody may have removed the folder meanwhile."""
     try:
@@ -66,14 +84,17 @@ def _is_still(path: Path, fd: int) -> bool:
 
 
 def _sign(fd: int) -> None:
-    text = json.dumps({"pid": os.getpid(), "host": os.uname().nodename})
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, text.encode() + b"\n", 0)
+    """Best effort: on a full disk a session must still be deletable."""
+    text = json.dumps({"pid": os.getpid(), "host": os.uname().nodename, "since": time.time_ns() // 1_000_000})
+    with contextlib.suppress(OSError):
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, text.encode() + b"\n", 0)
 
 
 def _read_owner(fd: int) -> str:
     try:
         owner = json.loads(os.pread(fd, _TEXT_LIMIT, 0))
-        return f"process {int(owner['pid'])} on host {owner['host']}"
-    except (ValueError, KeyError, TypeError, OSError):
+        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(owner["since"] / 1000))
+        return f"process {int(owner['pid'])} on host {owner['host']} since {since}"
+    except (ValueError, KeyError, TypeError, OSError, OverflowError):
         return "another process"

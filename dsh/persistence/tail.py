@@ -44,7 +44,7 @@ def read_tail(backend: Backend[Any], session_id: str, seq: int) -> tuple[Session
         return tuple(view.events(seq, view.stored_length))
     except UnsupportedLog as error:
         kind = OtherVersion if error.index is None else UnknownType
-        raise kind(f"{error} (raw log: {place})", path=place) from error
+        raise kind(f"{error} (raw log: {place})", path=place, hint=error.hint) from error
     except (InvalidEvent, JsonError) as error:
         raise SessionCorruption(f"behind seq {seq}: {error}", path=place) from error
 

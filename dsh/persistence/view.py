@@ -130,9 +130,9 @@ def build_view(stored: Stored) -> LogView:
         restored = stored.content.finish()
     except UnsupportedLog as error:
         kind = OtherVersion if error.index is None else UnknownType
-        raise kind(f"{error} (raw log: {path})", path=path, line=_line(error)) from error
+        raise kind(f"{error} (raw log: {path})", path=path, line=_line(error), hint=error.hint) from error
     except CorruptLog as error:
-        raise SessionCorruption(error.message, path=path, line=_line(error)) from error
+        raise SessionCorruption(error.message, path=path, line=_line(error), hint=error.hint) from error
     except SessionError as error:
         raise SessionCorruption(f"header: {error}", path=path, line=1) from error
     added = len(restored.closers)

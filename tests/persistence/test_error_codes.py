@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from dsh.persistence.backend import Tail
 from dsh.persistence.coordinator import Coordinator
 from dsh.persistence.error import LogRefusal, PersistenceError, SessionCorruption, SessionNotDurable
 from dsh.persistence.jsonl.backend import JsonlBackend
 from dsh.persistence.jsonl.frames import encode_frame
+from dsh.persistence.jsonl.suffix import read_suffix
+from dsh.persistence.tail import read_tail
 from dsh.session.header import SessionHeader
 from dsh.session.log import Session
 from tests.aio import aio
@@ -52,6 +55,37 @@ def test_a_log_that_is_refused_says_why(tmp_path: Path, data: bytes, code: str) 
     assert caught.value.code == code
     assert str(path) in caught.value.message and caught.value.hint and caught.value.exit_code == 1
     assert path.read_bytes() == data
+
+
+def hint_of(path: Path) -> str:
+    with pytest.raises(LogRefusal) as caught:
+        view_of(path)
+    return caught.value.hint
+
+
+def test_the_next_step_is_the_one_that_helps(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"SQLite format 3\0" + b"\0" * 4080)
+    assert f"--root {path} ID" in hint_of(path)
+    path.write_bytes(HEADER + line("new.kind/x", 0, {}))
+    assert "plugin" in hint_of(path)
+    with pytest.raises(LogRefusal) as caught:
+        read_tail(_At(path), "demo.1", 0)
+    assert caught.value.hint == hint_of(path)
+
+
+class _At(JsonlBackend):
+    """A backend that finds every session in one file."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path.parent)
+        self._path = path
+
+    def load_from(self, session_id: str, seq: int) -> Tail:
+        return read_suffix(self._path, seq)
+
+    def find(self, session_id: str) -> str:
+        return str(self._path)
 
 
 def test_what_is_no_file_is_told_apart(tmp_path: Path) -> None:

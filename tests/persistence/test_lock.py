@@ -1,9 +1,12 @@
 """The owner lock: one writer a session, over processes."""
 
+import errno
 import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,7 +29,8 @@ def test_the_lock_names_its_owner_to_the_second_process(tmp_path: Path) -> None:
     ) as other:
         assert other.stdout is not None and other.stdout.readline() == "held\n"
 
-        with pytest.raises(SessionBusy, match=f"process {other.pid} on host") as caught:
+        began = time.strftime("since %Y-%m-%d ", time.gmtime())
+        with pytest.raises(SessionBusy, match=f"process {other.pid} on host .* {began}") as caught:
             OwnerLock.acquire(tmp_path)
 
         assert caught.value.code == "SESSION_BUSY"
@@ -50,9 +54,48 @@ def test_the_lock_is_exclusive_within_a_process_and_the_file_stays(tmp_path: Pat
 
 def test_an_unreadable_owner_text_is_no_obstacle(tmp_path: Path) -> None:
     lock = OwnerLock.acquire(tmp_path)
-    (tmp_path / "owner.lock").write_text("{}")
-
-    with pytest.raises(SessionBusy, match="another process"):
-        OwnerLock.acquire(tmp_path)
+    for text in ("{}", "", "no JSON", '{"pid":1,"host":"a"}', '{"pid":1,"host":"a","since":1e300}', "[]"):
+        (tmp_path / "owner.lock").write_text(text)
+        with pytest.raises(SessionBusy, match="another process"):
+            OwnerLock.acquire(tmp_path)
 
     lock.release()
+
+
+def test_a_lock_is_taken_on_a_full_disk_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "pwrite", refuse)
+    lock = OwnerLock.acquire(tmp_path)
+    with pytest.raises(SessionBusy, match="another process"):
+        OwnerLock.acquire(tmp_path)
+    lock.release()
+
+
+def test_a_lock_file_that_leads_elsewhere_is_refused_and_nothing_is_written_there(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("text")
+    lock = tmp_path / "owner.lock"
+    makers: list[Callable[[], None]] = [
+        lambda: lock.symlink_to(precious),
+        lambda: os.mkfifo(lock),
+        lock.mkdir,
+    ]
+    for make in makers:
+        make()
+        with pytest.raises(OSError, match=r"owner\.lock"):
+            OwnerLock.acquire(tmp_path)
+        lock.rmdir() if lock.is_dir() else lock.unlink()
+    assert precious.read_text() == "text"
+
+
+def test_where_nothing_can_be_locked_the_error_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with pytest.raises(OSError, match=r"No locks available.*owner\.lock"):
+        OwnerLock.acquire(tmp_path)

@@ -1,13 +1,12 @@
 """A zstd log is a concatenation of independent frames; here they are found, decoded and made.
 
 Frames are found by structure alone (RFC 8878 §3.1), without decompressing: that tells a frame which
-lacks its end (a tear) from one that is wrong (damage).
+lacks its end (a tear) from one that is wrong (damage). The library is loaded where text is decoded or made.
 """
 
+import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
-
-import zstandard
 
 MAGIC = b"\x28\xb5\x2f\xfd"
 LEVEL = 3
@@ -16,6 +15,9 @@ MAX_BLOCK = 128 * 1024
 MAX_FRAME_TEXT = 1 << 30
 """A frame that decodes to more than this is refused: memory stays bounded whatever the file says."""
 _STEP = 1 << 20
+_LATER_TRIES = 64
+_LATER_BLOCKS = 1 << 16
+"""What is looked at behind a torn frame: so many magic numbers, so many blocks behind each."""
 
 
 class FrameDefect(Exception):
@@ -65,8 +67,11 @@ def scan_frames(data: bytes, start: int = 0) -> FrameScan:
     return FrameScan(frames, None)
 
 
-def next_frame(data: bytes, start: int) -> Frame | None:
+def next_frame(data: bytes, start: int, *, most_blocks: int | None = None) -> Frame | None:
     """The frame that begins at `start`, or None when the file ends inside it.
+
+    Args:
+        most_blocks: None for any number; one with more counts as having no end.
 
     Raises:
         FrameDefect: see `scan_frames`.
@@ -85,8 +90,8 @@ def next_frame(data: bytes, start: int) -> Frame | None:
         raise FrameDefect(start, "reserved bits are set in the frame header")
     has_checksum = bool(descriptor & 0x04)
     at = start + 5 + _header_rest(descriptor)
-    while True:
-        if at + 3 > size:
+    for number in itertools.count():
+        if at + 3 > size or number == most_blocks:
             return None
         block = int.from_bytes(data[at : at + 3], "little")
         is_last, kind, length = block & 1, block >> 1 & 3, block >> 3
@@ -108,25 +113,29 @@ def _header_rest(descriptor: int) -> int:
     return (0 if is_single else 1) + (0, 1, 2, 4)[descriptor & 3] + content_size
 
 
-def decode_frame(data: bytes, frame: Frame) -> bytes:
+def decode_frame(data: bytes, frame: Frame, *, limit: int | None = None) -> bytes:
     """The text of a complete frame. Raises as `decode_pieces`."""
-    return b"".join(decode_pieces(data, frame))
+    return b"".join(decode_pieces(data, frame, limit=limit))
 
 
-def decode_pieces(data: bytes, frame: Frame) -> Iterator[bytes]:
+def decode_pieces(data: bytes, frame: Frame, *, limit: int | None = None) -> Iterator[bytes]:
     """The text of a complete frame, in pieces. It is sound only once the last one was had.
 
     Raises:
-        FrameDefect: checksum or content do not hold, or the text is larger than `MAX_FRAME_TEXT`.
+        FrameDefect: checksum or content do not hold, or the text has more bytes than `limit`; without one,
+            than `MAX_FRAME_TEXT`.
     """
+    most = MAX_FRAME_TEXT if limit is None else limit
+    import zstandard
+
     total = 0
     view = memoryview(data)[frame.start : frame.end]
     try:
         with zstandard.ZstdDecompressor().stream_reader(view) as reader:
             while part := reader.read(_STEP):
                 total += len(part)
-                if total > MAX_FRAME_TEXT:
-                    raise FrameDefect(frame.start, f"decodes to more than {MAX_FRAME_TEXT} bytes")
+                if total > most:
+                    raise FrameDefect(frame.start, f"decodes to more than {most} bytes")
                 yield part
     except zstandard.ZstdError as error:
         raise FrameDefect(frame.start, f"damaged ({error})") from None
@@ -134,6 +143,8 @@ def decode_pieces(data: bytes, frame: Frame) -> Iterator[bytes]:
 
 def decode_torn(data: bytes, start: int) -> bytes:
     """What the available blocks of a frame without its end decode to; empty where they decode to nothing."""
+    import zstandard
+
     decoder = zstandard.ZstdDecompressor().decompressobj()
     parts: list[bytes] = []
     total = 0
@@ -153,18 +164,22 @@ def later_frame(data: bytes, start: int) -> int | None:
     """Where a complete frame that decodes to whole JSON lines begins behind `start`, or None.
 
     A torn frame must be the last thing in a file. One damaged size field in an early frame makes it seem
-    torn and would take everything behind it along; a good frame further on gives that away.
+    torn and would take everything behind it along; a good frame further on gives that away. Where more may
+    begin than is looked at, the last one that was looked at counts as good: nothing is cut off then.
     """
     at = start
-    while (at := data.find(MAGIC, at + 1)) >= 0:
+    for _ in range(_LATER_TRIES):
+        at = data.find(MAGIC, at + 1)
+        if at < 0:
+            return None
         try:
-            frame = next_frame(data, at)
+            frame = next_frame(data, at, most_blocks=_LATER_BLOCKS)
             text = decode_frame(data, frame) if frame is not None else b""
         except FrameDefect:
             continue
         if text.endswith(b"\n") and all(map(_looks_like_record, text[:-1].split(b"\n"))):
             return at
-    return None
+    return at
 
 
 def _looks_like_record(line: bytes) -> bool:
@@ -174,4 +189,6 @@ def _looks_like_record(line: bytes) -> bool:
 
 def encode_frame(text: bytes) -> bytes:
     """One frame with a checksum, at the level the original writes."""
+    import zstandard
+
     return zstandard.ZstdCompressor(level=LEVEL, write_checksum=True).compress(text)

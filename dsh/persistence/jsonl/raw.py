@@ -1,16 +1,18 @@
 """A stored log without its events: which form it has, its header, its text."""
 
+import functools
 import os
 import re
+from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
 
 from dsh.persistence.error import NotASessionLog, OtherVersion, SessionCorruption
 from dsh.persistence.jsonl import frames
-from dsh.persistence.jsonl.frames import FrameDefect
+from dsh.persistence.jsonl.frames import Frame, FrameDefect
 from dsh.persistence.jsonl.layout import Encoding
 from dsh.persistence.jsonl.scan import DamagedText, LineScanner
-from dsh.persistence.jsonl.stable import open_regular, read_bytes
+from dsh.persistence.jsonl.stable import STEP, open_regular, pieces, read_stably
 from dsh.session.error import SessionError, UnsupportedLog
 from dsh.session.header import SessionHeader, header_from_line
 from dsh.session.value import decode_strict
@@ -18,8 +20,9 @@ from dsh.session.value import decode_strict
 HEADER_STEP = 8 * 1024
 """Bytes that a listing reads of each log at first; then as many again as it has, until the header ends."""
 HEADER_LIMIT = 16 << 20
-"""Longest header line that a listing reads, in bytes."""
+"""Longest header line, in bytes."""
 
+_DATABASE = b"SQLite format 3\0"
 _BEGINNING = re.compile(rb'\s*\{\s*"type"\s*:\s*"session"|\(\xb5\x2f\xfd')
 """How a header begins that somebody damaged, or the frame that holds it."""
 
@@ -38,26 +41,35 @@ def parse_header(path: Path, line: bytes) -> SessionHeader:
     try:
         return header_from_line(line)
     except UnsupportedLog as error:
-        raise OtherVersion(error.message, path=str(path), line=1) from error
+        raise OtherVersion(error.message, path=str(path), line=1, hint=error.hint) from error
     except SessionError as error:
         if _is_foreign(line):
-            raise not_a_log(path, str(error)) from error
+            raise _not_a_log(path, line, str(error)) from error
         raise SessionCorruption(f"header: {error}", path=str(path), line=1, offset=0) from error
 
 
-def not_a_log(path: Path, reason: str = "") -> NotASessionLog:
-    """The refusal of a file that is something else."""
+def _not_a_log(path: Path, found: bytes, reason: str = "") -> NotASessionLog:
+    """The refusal of a file that is something else; `found` is what it begins with."""
+    if found.startswith(_DATABASE):
+        return NotASessionLog(
+            "this is a SQLite database, not a session log",
+            path=str(path),
+            hint=f"if it holds sessions, name one by its id: --root {path} ID",
+        )
     what = "the first line is not a session header"
     told = reason if reason.startswith(what) else f"{what}: {reason}" if reason else what
     return NotASessionLog(told, path=str(path), line=1, offset=0)
 
 
 def incomplete_header(path: Path, found: bytes) -> SessionCorruption:
-    """The refusal of a file that ends before its header does; `found` is its text, as far as there is any."""
+    """The refusal of a file whose header has no end; `found` is what was read of its text."""
     if not found:
         return NotASessionLog("the file is empty", path=str(path), line=1, offset=0)
     if _is_foreign(found):
-        return not_a_log(path, "it is not complete, and not JSON")
+        return _not_a_log(path, found, "it is not complete, and not JSON")
+    if len(found) >= HEADER_LIMIT:
+        reason = f"the header is longer than {HEADER_LIMIT} bytes"
+        return SessionCorruption(reason, path=str(path), line=1, offset=0)
     return SessionCorruption("the header is not complete", path=str(path), line=1, offset=0)
 
 
@@ -70,15 +82,17 @@ def _is_foreign(line: bytes) -> bool:
     return not (isinstance(value, dict) and value.get("type") == "session")
 
 
-def header_line(path: Path, frame_text: bytes) -> bytes:
+def header_of_frame(path: Path, data: bytes, frame: Frame) -> bytes:
     """The header line that the first frame of a log decodes to.
 
     Raises:
         SessionCorruption: the frame holds more or less than one line.
+        FrameDefect: it is damaged, or longer than a header may be.
     """
+    frame_text = frames.decode_frame(data, frame, limit=HEADER_LIMIT)
     if frame_text.find(b"\n") != len(frame_text) - 1:
         if _is_foreign(frame_text.partition(b"\n")[0]):
-            raise not_a_log(path)
+            raise _not_a_log(path, b"")
         raise SessionCorruption("the first frame is not exactly one line", path=str(path), offset=0)
     return frame_text[:-1]
 
@@ -116,7 +130,7 @@ def _first_line(path: Path, data: bytes) -> bytes | None:
         return data[:end] if end >= 0 else None
     try:
         frame = frames.next_frame(data, 0)
-        return None if frame is None else header_line(path, frames.decode_frame(data, frame))
+        return None if frame is None else header_of_frame(path, data, frame)
     except FrameDefect as defect:
         raise damaged_frame(path, defect) from None
 
@@ -140,7 +154,7 @@ def read_text(path: Path) -> LogText:
         SessionCorruption: frames are damaged, or there is no complete header.
         OSError: it cannot be read.
     """
-    data, found = read_bytes(path)
+    data, found = read_stably(path, functools.partial(_read_whole, path))
     if is_compressed(path, data):
         try:
             text = b"".join(frames.decode_frame(data, frame) for frame in frames.scan_frames(data).frames)
@@ -152,6 +166,19 @@ def read_text(path: Path) -> LogText:
     if not text:
         raise incomplete_header(path, data)
     return LogText(encoding, text, found.st_size)
+
+
+def _read_whole(path: Path, file: FileIO, found: os.stat_result) -> tuple[bytes, os.stat_result]:
+    """All of a file that may be a log. Of one that can be none no more is held than its beginning."""
+    first = b""
+    for piece in pieces(file, found.st_size):
+        first = first or piece
+        if first.startswith(frames.MAGIC) or b"\n" in piece:
+            break
+    else:
+        raise incomplete_header(path, first)
+    file.seek(0)
+    return file.read(found.st_size), found
 
 
 def raw_text(path: Path) -> bytes:
@@ -186,7 +213,8 @@ def _committed(data: bytes) -> int:
         return lines
     scanner = LineScanner(lambda record, line: None)
     try:
-        scanner.feed(memoryview(data)[head:].tobytes())
+        for at in range(head, len(data), STEP):
+            scanner.feed(data[at : at + STEP])
         scanner.finish()
     except DamagedText:
         return lines

@@ -20,23 +20,21 @@ from dsh.persistence.jsonl import frames
 from dsh.persistence.jsonl.frames import Frame, FrameDefect
 from dsh.persistence.jsonl.layout import Encoding
 from dsh.persistence.jsonl.raw import (
+    HEADER_LIMIT,
     damaged_frame,
-    header_line,
+    header_of_frame,
     incomplete_header,
     is_compressed,
     parse_header,
 )
 from dsh.persistence.jsonl.scan import DamagedText, Defect, LineScanner
 from dsh.persistence.jsonl.seek import find_frame, find_line
-from dsh.persistence.jsonl.stable import pieces, read_stably, revision_of
+from dsh.persistence.jsonl.stable import STEP, pieces, read_stably, revision_of
 from dsh.persistence.stored import Stored, Torn
 from dsh.session.chunk_run import ChunkRun
 from dsh.session.header import SessionHeader
 from dsh.session.restore import Restorer
 from dsh.session.value import JsonObject
-
-STEP = 1 << 20
-"""Bytes that are read at a time."""
 
 
 class TornBytes(Torn, frozen=True, kw_only=True):
@@ -123,10 +121,11 @@ def scan_log(
         SessionCorruption, SessionFormatUnsupported, OSError: as `read_log`. With `seek`, its line may be
             counted from elsewhere.
     """
-    rest = pieces(file, found.st_size, STEP)
+    rest = pieces(file, found.st_size)
     first = next(rest, b"")
     if is_compressed(path, first):
-        return _scan_frames(path, b"".join((first, *rest)), sink_for, seek)
+        data = b"".join((first, *rest)) if first.startswith(frames.MAGIC) else first
+        return _scan_frames(path, data, sink_for, seek)
     return _scan_plain(path, file, found.st_size, itertools.chain((first,), rest), sink_for, seek)
 
 
@@ -163,7 +162,7 @@ def _scan_plain(
     head: list[bytes] = []
     for piece in text:
         head.append(piece)
-        if b"\n" in piece:
+        if b"\n" in piece or len(head) * STEP >= HEADER_LIMIT:
             break
     line, newline, rest = b"".join(head).partition(b"\n")
     if not newline:
@@ -174,7 +173,7 @@ def _scan_plain(
         end, rest = start.at, b""
         reading.begin_at(start.seq)
         file.seek(end)
-        text = pieces(file, size - end, STEP)
+        text = pieces(file, size - end)
     scanner = reading.scanner
     try:
         scanner.feed(rest)
@@ -196,7 +195,7 @@ def _scan_frames(path: Path, data: bytes, sink_for: Callable[[SessionHeader], S]
         if not scan.frames:
             raise incomplete_header(path, data)
         head, *rest = scan.frames
-        reading = _Reading(path, "zstd", header_line(path, frames.decode_frame(data, head)), sink_for)
+        reading = _Reading(path, "zstd", header_of_frame(path, data, head), sink_for)
         if seek and (start := find_frame(data, rest, seek)) is not None:
             rest = rest[start.at :]
             reading.begin_at(start.seq)
@@ -205,6 +204,8 @@ def _scan_frames(path: Path, data: bytes, sink_for: Callable[[SessionHeader], S]
             starts.append(scanner.fed)
             for piece in frames.decode_pieces(data, frame):
                 scanner.feed(piece)
+                if scanner.defect is not None:
+                    raise _in_frames(path, scanner.defect, [head, *rest], starts)
         scanner.finish()
     except FrameDefect as defect:
         raise damaged_frame(path, defect) from None

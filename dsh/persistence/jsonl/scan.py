@@ -17,6 +17,12 @@ Take: TypeAlias = Callable[[JsonObject | ChunkRun, bytes], None]
 """Gets a stored event as decoded JSON, of which only the seq was checked, or a checked run; and its line."""
 
 
+LINE_LIMIT = 256 << 20
+"""Longest line in bytes; of a longer one no more is held than this."""
+
+_TOO_LONG = f"a record is longer than {LINE_LIMIT} bytes"
+
+
 class Defect(NamedTuple):
     """What is wrong with a line, and where in the text."""
 
@@ -51,8 +57,9 @@ class LineScanner:
         """The last accepted record has no newline of its own."""
         self._line = 1
         self._parts: list[bytes] = []
-        """What is there of a line without its end, which begins at `_begin`."""
+        """What is there of a line without its end, which begins at `_begin`; nothing once it is too long."""
         self._begin = 0
+        self._is_too_long = False
 
     def feed(self, text: bytes) -> None:
         """Take the next piece of text.
@@ -63,6 +70,8 @@ class LineScanner:
         at = 0
         while (end := text.find(b"\n", at)) >= 0:
             self._line += 1
+            if self._is_too_long:
+                raise DamagedText(Defect(_TOO_LONG, self._line, self._begin))
             line = self._joined(text[at:end])
             stop = self.fed + end + 1
             if self.lacks_newline and not line:  # the delimiter that an earlier record was waiting for
@@ -72,9 +81,12 @@ class LineScanner:
             else:
                 self._take(line, self._begin, stop, is_complete=True)
             at, self._begin = end + 1, stop
+        self.fed += len(text)
         if at < len(text):
             self._parts.append(text[at:])
-        self.fed += len(text)
+            if self.fed - self._begin > LINE_LIMIT:
+                self._parts, self._is_too_long = [], True
+                self.defect = self.defect or Defect(_TOO_LONG, self._line + 1, self._begin)
 
     def finish(self) -> None:
         """No more text belongs to what was fed: look at a last line without newline."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from dsh.persistence.jsonl import frames
 from dsh.persistence.jsonl.frames import Frame, FrameDefect
+from dsh.persistence.jsonl.scan import LINE_LIMIT
 from dsh.session.error import SessionError
 from dsh.session.value import decode_strict, safe_int
 
@@ -72,15 +73,15 @@ def _search(low: int, high: int, step: int, seq: int, probe: Callable[[int], Sta
 
 
 def _first_seq(data: bytes, frame: Frame) -> int | None:
-    text = b""
+    text: list[bytes] = []
     try:
-        for piece in frames.decode_pieces(data, frame):
-            text += piece
+        for piece in frames.decode_pieces(data, frame, limit=LINE_LIMIT):
+            text.append(piece)
             if b"\n" in piece:
                 break
     except FrameDefect:
         return None
-    return _seq_of(text.partition(b"\n")[0])
+    return _seq_of(b"".join(text).partition(b"\n")[0])
 
 
 def _until_newline(file: FileIO, most: int) -> bytes | None:

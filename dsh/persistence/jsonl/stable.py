@@ -1,5 +1,6 @@
 """Reading a file that another process may be writing: what is answered was there at one moment."""
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -15,6 +16,10 @@ STABLE_READS = 5
 """How often a file that changes while it is read is read again before that becomes an error."""
 
 
+STEP = 1 << 20
+"""Bytes that are read at a time."""
+
+
 def revision_of(found: os.stat_result) -> str:
     """A token that changes whenever the file may have; compare for equality only."""
     return f"{found.st_dev}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
@@ -27,7 +32,12 @@ def open_regular(path: Path) -> FileIO:
         NotAFile: it is something else.
         OSError: it cannot be opened.
     """
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ENXIO, errno.ENODEV):  # a socket, a device that is not there
+            raise NotAFile("this is no regular file, not a session log", path=str(path)) from None
+        raise
     mode = os.fstat(fd).st_mode
     if not stat.S_ISREG(mode):
         os.close(fd)
@@ -74,9 +84,9 @@ def read_stably(
     )
 
 
-def pieces(file: FileIO, size: int, step: int) -> Iterator[bytes]:
-    """The next `size` bytes of a file, at most `step` at a time; fewer where it ends before."""
-    while size > 0 and (piece := file.read(min(step, size))):
+def pieces(file: FileIO, size: int) -> Iterator[bytes]:
+    """The next `size` bytes of a file, at most `STEP` at a time; fewer where it ends before."""
+    while size > 0 and (piece := file.read(min(STEP, size))):
         size -= len(piece)
         yield piece
 

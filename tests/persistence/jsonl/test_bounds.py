@@ -1,0 +1,105 @@
+"""However large a file is, or what it decodes to: an answer comes soon, and little is held for it."""
+
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from dsh.persistence.error import LogRefusal, SessionCorruption
+from dsh.persistence.jsonl import scan
+from dsh.persistence.jsonl.frames import MAGIC, encode_frame, later_frame
+from dsh.persistence.jsonl.raw import HEADER_LIMIT, raw_text, read_header
+from dsh.persistence.jsonl.reader import read_log
+from dsh.persistence.jsonl.suffix import read_suffix
+from tests.persistence.golden import BODY, HEADER, TEXT, framed, line, turn_end, turn_start, view_of
+
+MIB = 1 << 20
+
+
+@contextmanager
+def at_most(mebibytes: int) -> Iterator[None]:
+    """Less memory than this is taken on the way."""
+    tracemalloc.start()
+    try:
+        yield
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < mebibytes * MIB
+
+
+def suffix(path: Path) -> object:
+    return read_suffix(path, 5)
+
+
+@pytest.mark.parametrize("read", [read_header, read_log, suffix, raw_text])
+@pytest.mark.parametrize("name", ["session.jsonl", "session.jsonl.zstd"])
+def test_a_sparse_file_is_refused_for_its_beginning(
+    tmp_path: Path, name: str, read: Callable[[Path], object]
+) -> None:
+    path = tmp_path / name
+    path.touch()
+    with path.open("r+b") as file:
+        file.truncate(256 * MIB)
+    with at_most(5 * HEADER_LIMIT // MIB), pytest.raises(LogRefusal) as caught:
+        read(path)
+    assert caught.value.code == "NOT_A_SESSION_LOG"
+
+
+@pytest.mark.parametrize("read", [read_header, read_log, suffix])
+@pytest.mark.parametrize("is_zstd", [False, True])
+def test_a_header_has_a_longest_length(tmp_path: Path, is_zstd: bool, read: Callable[[Path], object]) -> None:
+    for length, fits in ((HEADER_LIMIT // 2, True), (4 * HEADER_LIMIT, False)):
+        header = HEADER[:-2] + b',"more":"' + b"x" * length + b'"}\n'
+        path = tmp_path / "log"
+        path.write_bytes((encode_frame(header) if is_zstd else header) + b"")
+        if fits:
+            read(path)
+            continue
+        with at_most(6 * HEADER_LIMIT // MIB), pytest.raises(SessionCorruption, match=str(HEADER_LIMIT)):
+            read(path)
+
+
+@pytest.mark.parametrize("is_zstd", [False, True])
+def test_a_line_has_a_longest_length(tmp_path: Path, is_zstd: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "LINE_LIMIT", 3 * MIB)
+    path = tmp_path / "log"
+    for length, fits in ((MIB, True), (9 * MIB, False)):
+        long = line("feedback/record", 1, {"text": "x" * length})
+        for body in (turn_start(0) + long, turn_start(0) + long + turn_end(2)):
+            path.write_bytes(framed(body) if is_zstd else HEADER + body)
+            if fits:
+                assert read_log(path).next_seq >= 2
+                continue
+            with pytest.raises(SessionCorruption, match="a record is longer than") as caught:
+                read_log(path)
+            assert caught.value.line == 3
+
+
+def test_a_long_rest_without_an_end_is_a_tear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "LINE_LIMIT", 3 * MIB)
+    path = tmp_path / "log"
+    path.write_bytes(TEXT)
+    with path.open("r+b") as file:
+        file.truncate(64 * MIB)
+    with at_most(16):
+        view = view_of(path)
+    assert view.stored_length == 17 and view.torn is not None
+    assert raw_text(path) == TEXT
+
+
+def test_reading_ends_at_the_first_defect_of_a_complete_frame(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(framed(b"".join(BODY), b"x\n" + b" " * (256 * MIB)))
+    with at_most(32), pytest.raises(SessionCorruption, match="unparsable") as caught:
+        read_log(path)
+    assert caught.value.line == 1 + len(BODY) + 1
+
+
+def test_many_beginnings_of_frames_behind_a_tear_are_not_all_followed() -> None:
+    torn = encode_frame(b'{"a":1}\n')[:-4]
+    empty_blocks = MAGIC + b"\x04\x58" + b"\0\0\0" * 20_000
+    assert later_frame(torn + empty_blocks * 3, 0) is None
+    assert later_frame(torn + empty_blocks * 300, 0) is not None
