@@ -12,11 +12,13 @@ from dsh.persistence.service import PERSISTENCE
 from dsh.session.log import Session
 from dsh.session.store import (
     SESSION_CREATED,
+    SESSION_DELTA,
     SESSION_DISPOSED,
     SESSION_EVENT,
     SESSION_FLUSH,
     SESSIONS,
     Appended,
+    DeltaAppended,
 )
 
 
@@ -26,12 +28,13 @@ async def follow_sessions(ctx: Context, coordinator: Coordinator, name: str) -> 
     def created(session: Session) -> None:
         coordinator.attach(session, is_new=True)
 
-    def appended(event: Appended) -> None:
-        coordinator.appended(event.session)
+    def appended(told: Appended | DeltaAppended) -> None:
+        coordinator.appended(told.session)
 
     def serve(store: Context) -> Iterator[Effect | Callable[[], Awaitable[None]]]:
         yield coordinator.close
         yield store.on(SESSION_EVENT, appended)
+        yield store.on(SESSION_DELTA, appended)
         yield store.on(SESSION_FLUSH, coordinator.flush)
         yield store.on(SESSION_DISPOSED, coordinator.retire)
 

@@ -103,9 +103,8 @@ class ProjectionRegistry(Service):
     # -- live sessions -----------------------------------------------------------------------------
 
     def on_event(self, appended: Appended) -> None:
-        """A live log has grown. The hot path."""
-        event = appended.event
-        if event is None or not self._watchers or event.type not in self._triggers:
+        """A live log has grown."""
+        if not self._watchers or appended.event.type not in self._triggers:
             return
         session, seq = appended.session, appended.seq
         shown = [unit for unit in self.units if unit.view is not None]

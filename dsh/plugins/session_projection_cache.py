@@ -90,9 +90,7 @@ class ProjectionSidecars:
         return kept
 
     def appended(self, appended: Appended) -> None:
-        """A live log has grown. The hot path."""
-        if appended.event is None:
-            return
+        """A live log has grown."""
         session = appended.session
         kept = self._kept[session] if session in self._kept else self._keep(session)
         if kept is None or self._is_closed:
@@ -123,25 +121,28 @@ class ProjectionSidecars:
 
     async def _write(self, session: Session, kept: _Kept) -> None:
         try:
-            while kept.is_due:
+            while kept.is_due:  # again, if it becomes so meanwhile, also where this write fails
                 kept.is_due = False
-                length = kept.tried = session.length
-                if length == kept.length:
-                    continue
-                rows = {**kept.rows, **self._projections.checkpoint(session)}
-                try:
-                    await self._until_durable(session)
-                except Exception as error:  # storage has told the person itself
-                    self._ctx.logger.debug("session %s is not durable: %s", session.id, told(error))
-                    return
-                if await asyncio.to_thread(write_rows, kept.path, kept.header, rows):
-                    kept.rows, kept.length = rows, length
+                if session.length != kept.length:
+                    await self._store(session, kept)
+        finally:
+            kept.task = None
+
+    async def _store(self, session: Session, kept: _Kept) -> None:
+        length = kept.tried = session.length
+        rows = {**kept.rows, **self._projections.checkpoint(session)}
+        try:
+            await self._until_durable(session)
+        except Exception as error:  # storage has told the person itself
+            self._ctx.logger.debug("session %s is not durable: %s", session.id, told(error))
+            return
+        try:
+            if await asyncio.to_thread(write_rows, kept.path, kept.header, rows):
+                kept.rows, kept.length = rows, length
         except Exception as error:  # a cache is not worth more than a word
             log = self._ctx.logger.debug if kept.is_told else self._ctx.logger.warning
             log("projections of session %s are not kept: %s", session.id, told(error))
             kept.is_told = True
-        finally:
-            kept.task = None
 
     async def _until_durable(self, session: Session) -> None:
         if self._sessions.get(session.id) is session:

@@ -20,18 +20,27 @@ from dsh.session.value import JsonObject
 
 
 class Appended(Struct, frozen=True):
-    """What observers of a log get after each commit."""
+    """What observers of a log get after the commit of an event."""
 
     session: Session
     seq: int
-    event: SessionEvent | None
-    """None for a packed delta of a stream; `session.event(seq)` makes the event, at a price."""
+    event: SessionEvent
+
+
+class DeltaAppended(Struct, frozen=True):
+    """What observers of streams get after the commit of a packed delta."""
+
+    session: Session
+    seq: int
+    """`session.event(seq)` makes its event, at a price."""
 
 
 SESSION_CREATED: Event[Session, None] = Event("session/created", "emit")
 """A session is live. A listener that raises vetoes it."""
 SESSION_EVENT: Event[Appended, None] = Event("session/event", "emit", contained=True)
-"""An event is in the log. Appending to the same session from here is refused."""
+"""An event is in the log, and it is no packed delta. Appending to the same session from here is refused."""
+SESSION_DELTA: Event[DeltaAppended, None] = Event("session/delta", "emit", contained=True)
+"""A packed delta of a stream is in the log. Told for every piece of a reply: each listener costs as often."""
 SESSION_DISPOSED: Event[Session, None] = Event("session/disposed", "emit", contained=True)
 """An announced session has left the store."""
 SESSION_FLUSH: Event[Session, None] = Event("session/flush", "parallel")
@@ -129,7 +138,10 @@ class SessionStore(Service):
         def publish(seq: int, event: SessionEvent | None) -> None:
             live.publishing = True
             try:
-                ctx.emit(SESSION_EVENT, Appended(session, seq, event), subject=live.subject)
+                if event is None:
+                    ctx.emit(SESSION_DELTA, DeltaAppended(session, seq), subject=live.subject)
+                else:
+                    ctx.emit(SESSION_EVENT, Appended(session, seq, event), subject=live.subject)
             finally:
                 live.publishing = False
                 if live.wanted and not live.announcing:

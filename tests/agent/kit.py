@@ -138,7 +138,7 @@ class Loop:
 
         def observe(appended: Appended) -> None:
             nonlocal seen
-            if appended.event is not None and appended.event.type == wanted:
+            if appended.event.type == wanted:
                 seen += 1
                 if seen == time:
                     action(appended.session)

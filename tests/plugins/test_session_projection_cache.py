@@ -132,6 +132,27 @@ async def test_a_log_that_cannot_be_made_durable_leaves_the_cache_as_it_is(
 
 
 @aio
+async def test_what_is_logged_while_a_write_fails_is_stored_by_the_next_one(tmp_path: Path) -> None:
+    async with mounted(tmp_path, EAGER) as kept:
+        log = kept.create()
+        begun, goes_on = asyncio.Event(), asyncio.Event()
+
+        async def refuse_once(_: Session) -> None:
+            if not begun.is_set():
+                begun.set()
+                await goes_on.wait()
+                raise OSError("no space left")
+
+        kept.ctx.on(SESSION_FLUSH, refuse_once)
+        titled(log, "a")
+        await begun.wait()
+        titled(log, "b")
+        goes_on.set()
+
+        await until(lambda: title_of(kept.rows(log)) == "b")
+
+
+@aio
 async def test_a_cache_that_cannot_be_written_is_told_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

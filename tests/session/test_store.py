@@ -7,16 +7,18 @@ import pytest
 
 from dsh.kernel import Context, create_scope
 from dsh.plugins import session as row
-from dsh.session.chunk import TextDelta
+from dsh.session.chunk import Finish, TextDelta
 from dsh.session.error import InvalidHeader, ReentrantAppend, SessionError, SessionExists, SessionNotLive
 from dsh.session.log import Session
 from dsh.session.store import (
     SESSION_CREATED,
+    SESSION_DELTA,
     SESSION_DISPOSED,
     SESSION_EVENT,
     SESSION_FLUSH,
     SESSIONS,
     Appended,
+    DeltaAppended,
     SessionStore,
 )
 from tests.aio import aio
@@ -243,15 +245,17 @@ async def test_observers_are_contained_and_cannot_append() -> None:
 
 
 @aio
-async def test_a_packed_delta_is_told_without_an_event() -> None:
+async def test_a_packed_delta_is_told_to_those_who_listen_to_deltas_only() -> None:
     ctx, store = await mounted()
     session, _ = store.create("s", seed=in_step().entries())
-    told: list[Appended] = []
+    told: list[object] = []
     ctx.on(SESSION_EVENT, told.append)
+    ctx.on(SESSION_DELTA, told.append)
 
     seq = session.append_chunk(1, 1, TextDelta(0, "a"))
+    finish = session.append_chunk(1, 1, Finish({"kind": "stop"}))
 
-    assert told == [Appended(session, seq, None)]
+    assert told == [DeltaAppended(session, seq), Appended(session, finish, session.event(finish))]
     assert session.event(seq).data["chunk"]["text"] == "a"
 
 

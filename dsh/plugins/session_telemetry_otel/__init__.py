@@ -77,7 +77,7 @@ def apply(ctx: Context, config: Config) -> None:
         ctx.provide(TELEMETRY)
 
         def appended(appended: Appended) -> None:
-            if appended.event is not None and appended.event.type == FEEDBACK:
+            if appended.event.type == FEEDBACK:
                 ctx.logger.warning("feedback was recorded; telemetry is off, so it stays in the log")
 
         ctx.on(SESSION_EVENT, appended)

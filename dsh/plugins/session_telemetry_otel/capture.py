@@ -58,18 +58,14 @@ class Capture:
             self._advance(session, flow, last.seq + 1)
 
     def appended(self, appended: Appended) -> None:
-        """The hot path: a piece of a reply whose first one has gone costs a comparison."""
-        session, event = appended.session, appended.event
-        if self._only_feedback and (event is None or event.type != FEEDBACK):
+        """A live log has grown. The packed deltas before this event are looked at with it, as runs."""
+        session = appended.session
+        if self._only_feedback and appended.event.type != FEEDBACK:
             return
         if (following := self._following.get(session.id)) is None or following[0] is not session:
             self.follow(session)
-            return
-        flow = following[1]
-        if event is None and flow.cursor == appended.seq and flow.chunk_of == _step_of(session):
-            flow.cursor += 1
-            return
-        self._advance(session, flow, appended.seq + 1)
+        else:
+            self._advance(session, following[1], appended.seq + 1)
 
     def _advance(self, session: Session, flow: _Flow, stop: int) -> None:
         if flow.cursor >= stop:
@@ -119,10 +115,6 @@ class Capture:
             self.withheld += 1
             if self.withheld == 1:
                 self._ctx.logger.warning("a telemetry record was withheld: %s", error)
-
-
-def _step_of(session: Session) -> tuple[int | None, int | None]:
-    return session.open_turn, session.open_step
 
 
 def _first_of_step(entry: Entry, flow: _Flow) -> SessionEvent | None:

@@ -80,8 +80,6 @@ class TitleService(Service):
     def on_event(self, appended: Appended) -> None:
         """A live log has grown."""
         event = appended.event
-        if event is None:
-            return
         if event.type == REQUEST_HEADER:
             self.route_known(appended.session)
         elif event.type == "user/message" and visible_text(event.data) is not None:
