@@ -199,4 +199,4 @@ def _told(text: str, error: Exception) -> tuple[str, str]:
     if found := re.match(r"No such option: (\S+)", text):
         known = [flag for param in getattr(command, "params", ()) for flag in param.opts]
         return found[0], did_you_mean(found[1].partition("=")[0], known)
-    return text.removesuffix("."), ""
+    return text.removesuffix(".").replace("a valid int range", "a whole number"), ""

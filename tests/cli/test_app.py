@@ -18,6 +18,11 @@ SESSIONS = "list, show, inspect, stats, verify, export, fork, delete, prune, pac
         ("sessions inspct x", "No such command 'inspct'", "did you mean 'inspect'? dsh sessions --help"),
         ("sessions", f"Missing command: {SESSIONS}", "dsh sessions --help"),
         ("sessions show", "Missing argument 'TARGET'", "dsh sessions show --help"),
+        (
+            "sessions list -n x",
+            "Invalid value for '--limit' / '-n': 'x' is not a whole number",
+            "dsh sessions list --help",
+        ),
         ("sessions prune", "Missing option '--older-than'", "dsh sessions prune --help"),
         ("sessions list --jsn", "No such option: --jsn", "did you mean '--json'? dsh sessions list --help"),
         ("explain --jsn", "No such option: --jsn", "did you mean '--json'? dsh explain --help"),

@@ -18,9 +18,10 @@ from dsh.cli.stream import notice
 from dsh.masking import masked
 from dsh.persistence.backend import Listing, StoredSession
 
-TITLE_MIN = 16
+TITLE_MIN = 8
 """Columns that a title gets at least, however narrow the terminal is."""
-CWD_MAX = 40
+CWD_MIN, CWD_MAX = 12, 40
+"""Columns of a directory; in between, a quarter of the terminal."""
 GAP = "  "
 
 
@@ -121,6 +122,7 @@ def _table(shown: list[Shown], short: dict[str, str], *, everywhere: bool) -> li
     now = time.time_ns() // 1_000_000
     marks = [parent_mark(one.stored, short) for one in shown]
     has_marks = any(marks)
+    columns = shutil.get_terminal_size().columns
     rows = [
         ["ID", "WRITTEN", "SIZE", *["DIRECTORY"] * everywhere, *["FROM"] * has_marks, "TITLE"],
     ]
@@ -131,12 +133,12 @@ def _table(shown: list[Shown], short: dict[str, str], *, everywhere: bool) -> li
                 line(short[stored.header.id]),
                 ago(written_ms(stored), now),
                 size_text(stored.size),
-                *[_directory(stored.header.cwd)] * everywhere,
+                *[_directory(stored.header.cwd, columns)] * everywhere,
                 *[mark] * has_marks,
                 line(masked(one.title)),
             ]
         )
-    return aligned(rows, shutil.get_terminal_size().columns)
+    return aligned(rows, columns)
 
 
 def aligned(rows: list[list[str]], columns: int) -> list[str]:
@@ -150,7 +152,7 @@ def aligned(rows: list[list[str]], columns: int) -> list[str]:
     return lines
 
 
-def _directory(cwd: str | None) -> str:
+def _directory(cwd: str | None, columns: int) -> str:
     """The end of a path says more than its beginning."""
     if cwd is None:
         return "-"
@@ -158,8 +160,9 @@ def _directory(cwd: str | None) -> str:
     if home and (cwd == home or cwd.startswith(f"{home}/")):
         cwd = "~" + cwd[len(home) :]
     cwd = line(cwd)
-    if width(cwd) <= CWD_MAX:
+    most = min(max(columns // 4, CWD_MIN), CWD_MAX)
+    if width(cwd) <= most:
         return cwd
-    while width(cwd) > CWD_MAX - 1:
+    while width(cwd) > most - 1:
         cwd = cwd[1:]
     return f"…{cwd}"

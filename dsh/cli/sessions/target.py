@@ -93,7 +93,8 @@ def find_log(target: str, place: Place) -> Log:
         PersistenceError: nothing fits, or more than one session does.
         CompositionError, UsageError: as `open_place`.
     """
-    if os.sep in target or os.path.isfile(target):  # noqa: PTH113 -- False, too, for what cannot be a path
+    is_path = os.sep in target or target in (os.curdir, os.pardir)
+    if is_path or os.path.isfile(target):  # noqa: PTH113 -- False, too, for what cannot be a path
         path = Path(target)
         return Log(str(path), None, None, path)
     return find_stored(target, open_place(place), or_file=True)

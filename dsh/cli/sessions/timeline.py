@@ -160,6 +160,10 @@ class _Reading:
         self._steps = []
 
 
+def _column(ms: float) -> str:
+    return duration(ms) if ms >= 10 else f"{ms:.1f} ms"
+
+
 def drawn(turns: Sequence[TurnTimes], look: Look) -> Iterator[str]:
     """The timeline as lines. Time between turns is left out, so that a night does not hide the day."""
     active = sum(turn.end_ms - turn.start_ms for turn in turns)
@@ -168,7 +172,7 @@ def drawn(turns: Sequence[TurnTimes], look: Look) -> Iterator[str]:
         return
     scale = _Scale(room, max(active, 1))
     legend = f"{MODEL} model  {FAILED} failed  {TOOL} tool  {WAITING} the rest of a step"
-    yield f"{look.styled('head', 'timeline')}  {duration(active)}, a column is {duration(scale.column_ms)}\n"
+    yield f"{look.styled('head', 'timeline')}  {duration(active)}, a column is {_column(scale.column_ms)}\n"
     yield f"{look.styled('dim', legend)}\n"
     before, last_end = 0, turns[0].start_ms
     for turn in turns:
@@ -189,7 +193,7 @@ class _Scale:
     def __init__(self, room: int, total_ms: int) -> None:
         self.room = room
         self._total_ms = total_ms
-        self.column_ms = max(total_ms / room, 1)
+        self.column_ms = total_ms / room
 
     def columns(self, start_ms: int, end_ms: int) -> range:
         """The columns of a span: one at least, all of them inside."""

@@ -159,9 +159,9 @@ def test_a_bad_log_is_told_and_hides_no_other(home: Home, call: Call) -> None:
     lines = told.err.splitlines()
     assert len(lines) == len(bad)
     for name in bad:
-        assert sum(f"/{name}/session.jsonl" in one.partition(": ")[2] for one in lines) == 1
+        assert sum(f"/{name}/session.jsonl: " in one for one in lines) == 1
     problems = listed(call)["problems"]
-    assert [f"dsh: {one['place']}: {one['reason']}" for one in problems] == lines
+    assert [f"dsh: {one['code']}: {one['place']}: {one['reason']}" for one in problems] == lines
     after = sorted((path, path.lstat()) for path in home.path.rglob("*"))
     assert [path for path, _ in after] == [path for path, _ in before]
     assert [found.st_mtime_ns for _, found in after] == [found.st_mtime_ns for _, found in before]
@@ -184,7 +184,7 @@ def test_a_place_that_cannot_be_read_is_named(home: Home, call: Call, body: Call
     told = call(body)
 
     assert (told.code, told.out) == (1, "")
-    assert told.err.splitlines()[0] == f"dsh: {home.sessions}: Not a directory"
+    assert told.err.splitlines()[0] == f"dsh: SESSION_UNREADABLE: {home.sessions}: Not a directory"
 
 
 def test_a_log_of_another_format_is_no_damage(home: Home, call: Call) -> None:
@@ -234,10 +234,10 @@ def test_a_title_shows_no_key(home: Home, call: Call) -> None:
 # -- on a terminal -------------------------------------------------------------------------------------
 
 
-def on_terminal(workspace: Workspace, *words: str) -> list[str]:
-    """What a command shows on a terminal of 80 columns."""
+def on_terminal(workspace: Workspace, *words: str, columns: int = 80) -> list[str]:
+    """What a command shows on a terminal of so many columns."""
     leader, follower = pty.openpty()
-    workspace.env.update(COLUMNS="80", TERM="dumb")
+    workspace.env.update(COLUMNS=str(columns), TERM="dumb")
     process = workspace.start(*words, stdout=follower)
     os.close(follower)
     shown = b""
@@ -274,6 +274,20 @@ def test_a_terminal_gets_columns_of_its_width(home: Home) -> None:
     assert len(here) == 3
     assert everywhere[0].split() == ["ID", "WRITTEN", "SIZE", "DIRECTORY", "TITLE"]
     assert everywhere[1].split() == ["x", "now", everywhere[1].split()[2], "B", "/srv/other"]
+
+
+@pytest.mark.parametrize("columns", [76, 80, 200])
+def test_a_table_of_every_directory_fits_the_terminal(home: Home, columns: int) -> None:
+    workspace = Workspace(home.work.parent)
+    path = home.store("session-12345678", cwd="/srv/" + "long/" * 20, age_s=HOUR_S)
+    title(path, "A title that goes on and on")
+    home.store("session-fork5678", parentSession="session-12345678")
+
+    shown = on_terminal(workspace, "sessions", "list", "--all", columns=columns)
+
+    assert max(map(width, shown)) <= columns
+    assert "fork of 12345678" in shown[1]
+    assert "long/long/ " in shown[2]  # the end of a path says more than its beginning
 
 
 def test_columns_count_wide_characters_twice() -> None:

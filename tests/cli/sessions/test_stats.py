@@ -275,6 +275,15 @@ def test_the_time_between_turns_is_left_out_of_the_drawing_and_told() -> None:
     assert lines[5] == f"2.1 model              {' ' * 10}{'█' * 10}     1.0 s\n"
 
 
+@pytest.mark.parametrize(("took", "told"), [(6, "0.3 ms"), (97, "4.8 ms"), (200, "10 ms")])
+def test_a_column_may_stand_for_less_than_a_millisecond(took: int, told: str) -> None:
+    step = StepTimes(1, 1, 0, took, (Span("model", 0, took),), ())
+
+    lines = list(drawn([TurnTimes(1, 0, took, "completed", (step,))], Look(columns=53)))
+
+    assert lines[0].endswith(f", a column is {told}\n")
+
+
 TIMES = st.integers(-(10**13), 10**13)
 
 

@@ -13,7 +13,7 @@ from dsh.cli.sessions.place import Place
 from dsh.cli.sessions.target import find_log, find_stored, open_place
 from dsh.composition.profile import PATCH_FILE, PROFILE_FILE
 from dsh.errors import CompositionError, UsageError
-from dsh.persistence.error import PersistenceError
+from dsh.persistence.error import LogRefusal, PersistenceError
 from dsh.persistence.jsonl.backend import JsonlBackend
 from dsh.persistence.sqlite.backend import SqliteBackend
 from dsh.session.header import SessionHeader
@@ -204,6 +204,14 @@ def test_what_does_not_compose_is_told_once_and_the_home_is_looked_at(
 def test_a_profile_that_does_not_exist_is_refused(home: Home) -> None:
     with pytest.raises(CompositionError, match="'headles' does not exist"):
         open_place(Place(profile="headles"))
+
+
+@pytest.mark.parametrize("target", [".", "..", "./", "folder/", "/"])
+def test_a_folder_is_no_log_and_is_called_so(home: Home, target: str) -> None:
+    (home.work / "folder").mkdir()
+
+    with pytest.raises((LogRefusal, OSError), match=r"folder|directory"):
+        find_log(target, Place()).view()
 
 
 def test_root_names_a_folder_and_outranks_the_profile(home: Home, tmp_path: Path) -> None:
