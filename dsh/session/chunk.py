@@ -78,7 +78,7 @@ def chunk_from_json(value: JsonObject) -> Chunk:
     """
     try:
         chunk: Chunk = msgspec.convert(value, Chunk)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
         raise InvalidEvent(f"stream chunk: {error}") from None
     return chunk
 

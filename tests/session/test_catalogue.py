@@ -172,6 +172,15 @@ def test_what_is_open_stays_open(kind: str, path: str, value: Any) -> None:
     check_payload(kind, changed(kind, path, value))
 
 
+def test_half_a_surrogate_pair_is_a_string_like_any_other() -> None:
+    check_payload("sandbox/mode", {"mode": "read-only", "\ud83d": "\ude00"})
+    check_payload("user/message", changed("user/message", "source", {"kind": "user", "\ud83d": 1}))
+    check_payload("feedback/record", {"text": "\ud83d"})
+
+    with pytest.raises(InvalidEvent, match="mode"):
+        check_payload("sandbox/mode", {"mode": "\ud83d"})
+
+
 def test_other_forms_of_a_payload_are_told_apart_by_a_key() -> None:
     cleared = {"id": "goal-1", "revision": 2}
     schedule = {"id": "schedule-1", "prompt": "look", "scheduledAt": "2026-01-01T00:00:00Z"}

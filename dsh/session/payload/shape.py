@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from dsh.session.value import MAX_SAFE_INT
+from dsh.session.value import MAX_SAFE_INT, clean
 
 SafeInt: TypeAlias = Annotated[int, Meta(ge=-MAX_SAFE_INT, le=MAX_SAFE_INT)]
 """An integer that every reader keeps exact."""
@@ -62,7 +62,7 @@ def shape(form: Any, *more: Check) -> Check:
 
     def check(value: Any) -> None:
         try:
-            msgspec.convert(value, form)
+            _convert(value, form)
         except msgspec.ValidationError as error:
             problem, _, path = str(error).partition(" - at `$")
             raise Misfit(problem[:1].lower() + problem[1:], path.rstrip("`")) from None
@@ -70,6 +70,13 @@ def shape(form: Any, *more: Check) -> Check:
             another(value)
 
     return check
+
+
+def _convert(value: Any, form: Any) -> None:
+    try:
+        msgspec.convert(value, form)
+    except UnicodeEncodeError:  # a key, or a string that is compared, holds half of a surrogate pair
+        msgspec.convert(clean(value), form)
 
 
 def at(key: str, check: Check) -> Check:

@@ -32,7 +32,7 @@ def _apply(todos: Todos, entry: Entry) -> Todos:
         return todos
     try:
         found = msgspec.convert(data.get("todos"), Todos)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeEncodeError):
         return todos
     return todos if found == todos else found
 
