@@ -77,7 +77,7 @@ def seeds() -> list[bytes]:
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:
     """Every container inside a JSON value with every key of it."""
-    todo = [value]
+    todo = [value] if isinstance(value, dict | list) else []
     while todo:
         container = todo.pop()
         items = container.items() if isinstance(container, dict) else enumerate(container)

@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeAlias
 
 from dsh.session.error import InvalidEvent
 from dsh.session.event import SessionEvent
-from dsh.session.value import freeze
+from dsh.session.value import MAX_SAFE_INT, freeze
 
 RunKind: TypeAlias = Literal["text", "reasoning", "tool-call"]
 
@@ -111,7 +111,8 @@ class ChunkRun:
             chunk["argumentsDelta"] = text
         else:
             chunk = {"type": f"{self.kind}-delta", "index": self.index, "text": text}
-        data = freeze({"turn": self.turn, "step": self.step, "chunk": chunk}, "assistant/chunk")
+        numbers = {"turn": self.turn, "step": self.step, "chunk": chunk}
+        data = freeze(numbers, "assistant/chunk", stored=True)
         return SessionEvent("assistant/chunk", self.seq0 + position, time, data)
 
     def to_row(self) -> dict[str, Any]:
@@ -147,9 +148,10 @@ def check_delta(kind: RunKind, turn: int, step: int, index: int, call_id: object
     Raises:
         InvalidEvent: a number is none, or the id of a call no string.
     """
-    if {type(turn), type(step), type(index)} != {int} or (kind == "tool-call") != (type(call_id) is str):
+    has_numbers = all(type(number) is int and 0 <= number <= MAX_SAFE_INT for number in (turn, step, index))
+    if not has_numbers or (kind == "tool-call") != (type(call_id) is str):
         raise InvalidEvent(
-            "assistant/chunk: turn, step and index are integers and the id of a call is a string, "
+            "assistant/chunk: turn, step and index are safe integers from 0 and the id of a call is a string, "
             f"found {turn!r:.40}, {step!r:.40}, {index!r:.40}, {call_id!r:.40}"
         )
 

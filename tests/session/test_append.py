@@ -362,6 +362,8 @@ def test_a_batch_that_starts_inside_a_run_packs_its_own_part() -> None:
         (1, 2, TextDelta(0, "a")),
         (1, 1, TextDelta(0, 1)),  # type: ignore[arg-type]
         (1, 1, TextDelta("0", "a")),  # type: ignore[arg-type]
+        (1, 1, TextDelta(2**53, "a")),
+        (1, 1, ReasoningDelta(-1, "a")),
         (True, 1, TextDelta(0, "a")),
         (1, 1, ToolCallDelta(0, None)),  # type: ignore[arg-type]
         (2, 1, Finish({"kind": "stop"})),

@@ -248,6 +248,14 @@ def test_readers_take_a_run_of_one_and_integers_written_as_floats() -> None:
     )
 
 
+@pytest.mark.parametrize("index", [2**53, 10**40, -3, 1.5, -0.0])
+def test_a_number_of_another_writer_is_kept_in_every_member(index: float) -> None:
+    run = row_to_run(row({**TEXT, "index": index}))
+
+    assert [event.data["chunk"]["index"] for event in run.events()] == [index] * len(run)
+    assert encode(run.to_row()) == encode(row({**TEXT, "index": index}))
+
+
 def test_a_call_row_without_a_name_is_read() -> None:
     run = row_to_run(row({key: value for key, value in CALL.items() if key != "name"}, "tool-call-chunks"))
 
