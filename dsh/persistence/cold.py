@@ -46,6 +46,11 @@ class ColdLogs:
         written = self._written.pop(session_id, None)
         return None if written is None else written.header
 
+    async def let_go(self, session_id: str) -> None:
+        """Nobody has the session live any more: give its owner lock back."""
+        self.forget(session_id)
+        await self._worker.call(self._backend.release, session_id)
+
     def knows(self, session_id: str) -> bool:
         """Whether the id was registered or is written here."""
         return session_id in self._written
@@ -119,8 +124,7 @@ class ColdLogs:
 
     async def pack(self, session_id: str) -> Packed:
         """Store a session in less space. Raises as `Backend.pack`, and SessionNotFound."""
-        self.forget(session_id)
-        await self._worker.call(self._backend.release, session_id)
+        await self.let_go(session_id)
         packed = await self._worker.call(self._backend.pack, session_id)
         if packed is None:
             raise SessionNotFound(session_id)

@@ -1,52 +1,32 @@
 """The shared write path over a backend: order per id, ownership, repair before use, teardown.
 
-State per id: a live session's log, a reservation for resume, or a retirement under way; what nobody has live
-is in `cold.py`.
+Here is the service, put together: `following.py` has the live sessions, `reservation.py` those that are about
+to be, `cold.py` all that are only stored.
 """
 
 import asyncio
-import contextlib
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dsh.kernel.task import retrieve
 from dsh.persistence.backend import Backend, Listing, Packed, RawLog
 from dsh.persistence.chain import Chains, Worker
 from dsh.persistence.cold import ColdLogs
 from dsh.persistence.error import PersistenceError, SessionCollision, SessionLive, SessionNotFound
+from dsh.persistence.following import Following
 from dsh.persistence.fork import new_session_id, refuse_taken, store_fork
 from dsh.persistence.live import LiveLog
-from dsh.persistence.view import LogView, build_view, same_prefix
+from dsh.persistence.reservation import Reservation, Reservations
+from dsh.persistence.view import LogView
 from dsh.persistence.write_behind import Scheduler
 from dsh.session.chunk_run import Entry
 from dsh.session.event import SessionEvent
 from dsh.session.header import SessionHeader, header_from_json
-from dsh.session.log import Session
-
-_log = logging.getLogger("dsh.session-persistence")
 
 T = TypeVar("T")
 
 REPAIR_ROUNDS = 3
 """How often a cold log that changes under its repair is read again before that becomes an error."""
-
-
-class Reservation:
-    """A repaired stored session that is about to go live. Holds its owner lock."""
-
-    def __init__(self, owner: "Coordinator", session: Session, cursor: int) -> None:
-        self._owner = owner
-        self.session = session
-        self.cursor = cursor
-        self.over = asyncio.Event()
-        """Set once the session was published or given back."""
-
-    async def release(self) -> None:
-        """Give the session back. Does nothing once it was published."""
-        if not self.over.is_set():
-            await self._owner.give_back(self)
 
 
 class Coordinator:
@@ -60,154 +40,31 @@ class Coordinator:
         cached_views: int = 5,
         schedule: Scheduler | None = None,
     ) -> None:
+        schedule = schedule or asyncio.get_running_loop().call_later
         self._backend = backend
-        self._delay_s = delay_s
-        self._schedule = schedule or asyncio.get_running_loop().call_later
-        self._chains = Chains()
-        self._worker = Worker()
-        self._cold = ColdLogs(backend, self._worker, cached_views=cached_views)
-        self._live: dict[str, LiveLog] = {}
-        self._reserved: dict[str, Reservation] = {}
-        self._retiring: dict[str, tuple[LiveLog, asyncio.Task[None]]] = {}
-        self._is_leaving = False
-        self._is_closed = False
-
-    # -- live sessions -----------------------------------------------------------------------------
-
-    def attach(self, session: Session, *, is_new: bool = False) -> LiveLog:
-        """Follow a live session. What storage says of its id is compared in the background.
-
-        Args:
-            is_new: the session is being announced; what is known at once vetoes it.
-
-        Raises:
-            SessionCollision: the id is reserved for, written by or stored from another session.
-        """
-        live = self._live.get(session.id)
-        if live is not None:
-            if live.session is session:
-                return live
-            if not live.is_unused:
-                raise SessionCollision(session.id, "another live session with this id is being stored")
-        reservation = self._reserved.get(session.id)
-        if reservation is not None and reservation.session is not session:
-            raise SessionCollision(session.id, "the stored session is being resumed by somebody else")
-        live = LiveLog(
-            session,
-            self._backend,
-            chains=self._chains,
-            worker=self._worker,
-            delay_s=self._delay_s,
-            schedule=self._schedule,
+        self._chains = chains = Chains()
+        self._worker = worker = Worker()
+        self._cold = ColdLogs(backend, worker, cached_views=cached_views)
+        self._reserved = Reservations(chains, self._cold, is_live=lambda session_id: session_id in self._live)
+        self._live = Following(
+            backend,
+            chains=chains,
+            worker=worker,
+            cold=self._cold,
+            reservations=self._reserved,
+            open_log=lambda session: LiveLog(
+                session, backend, chains=chains, worker=worker, delay_s=delay_s, schedule=schedule
+            ),
         )
-        if reservation is not None:
-            if not reservation.cursor == session.first_live_seq <= session.length:
-                raise SessionCollision(session.id, "the resumed session is not as long as what is stored")
-            live.cursor = reservation.cursor
-            del self._reserved[session.id]
-            reservation.over.set()
-            live.touch()
-        else:
-            if is_new and session.first_live_seq == 0 and self._backend.is_taken(session.header):
-                raise SessionCollision(session.id, "a session with this id is stored already")
-            retiring = self._retiring.get(session.id)
-            earlier = retiring[1] if retiring is not None else None
-            live.attached = asyncio.create_task(self._compare(live, earlier), name=f"attach {session.id}")
-            live.attached.add_done_callback(retrieve)
-        self._live[session.id] = live
-        return live
-
-    def appended(self, session: Session) -> None:
-        """A live session has grown. The hot path."""
-        live = self._live.get(session.id)
-        if live is None or live.session is not session:
-            if self._is_leaving:
-                return
-            live = self.attach(session)
-        live.writes.touch()
-
-    async def flush(self, session: Session) -> None:
-        """Wait until everything the live session holds is durable.
-
-        Raises:
-            PersistenceError: it is not.
-        """
-        live = self._live.get(session.id)
-        if live is not None or not self._is_leaving:
-            await self.attach(session).flush()
-
-    async def leave(self) -> None:
-        """Follow no new sessions, and store what those hold that are followed. They stay so until `close`.
-
-        What cannot be stored is told at the end of its session.
-        """
-        self._is_leaving = True
-        for live in list(self._live.values()):
-            with contextlib.suppress(Exception):
-                await live.flush()
-
-    def retire(self, session: Session) -> None:
-        """The session is no longer live: store the rest, then give the log up."""
-        live = self._live.get(session.id)
-        if live is None or live.session is not session:
-            return
-        del self._live[session.id]
-        live.writes.close()
-        task = asyncio.create_task(self._retire(live), name=f"retire {session.id}")
-        task.add_done_callback(retrieve)
-        self._retiring[session.id] = live, task
-
-    async def _retire(self, live: LiveLog) -> None:
-        session_id = live.session.id
-        try:
-            await live.flush()
-        except Exception as error:
-            _log.warning("the end of session %s was not stored: %s", session_id, error, exc_info=error)
-            raise
-        await self._chains.run(session_id, lambda: self._let_go(session_id))
-        self._retiring.pop(session_id, None)
-
-    async def _let_go(self, session_id: str) -> None:
-        self._cold.forget(session_id)
-        await self._worker.call(self._backend.release, session_id)
-
-    async def _compare(self, live: LiveLog, earlier: "asyncio.Task[None] | None") -> None:
-        session_id = live.session.id
-        if earlier is not None:
-            await asyncio.shield(earlier)
-        await self._chains.run(session_id, lambda: self._adopt(live))
-        live.touch()
-
-    async def _adopt(self, live: LiveLog) -> None:
-        """Find out how much of a live session is stored already.
-
-        Raises:
-            SessionCollision: what is stored is not the beginning of this session.
-        """
-        session = live.session
-        registered = self._cold.forget(session.id)
-        if registered is not None and registered.cwd != session.header.cwd:
-            raise SessionCollision(session.id, "it was registered for another working directory")
-        if await self._worker.call(self._backend.find, session.id) is None:
-            return
-        if not session.length:
-            raise SessionCollision(session.id, "a session with this id is stored already")
-        stored = await self._worker.call(self._backend.open, session.id)
-        if stored is None:
-            return
-        try:
-            view = await self._worker.call(build_view, stored)
-            if stored.header.cwd != session.header.cwd or not same_prefix(view, session):
-                raise SessionCollision(session.id, f"{stored.place} holds another session with this id")
-            await self._worker.call(self._backend.repair, stored, (), view.recovered)
-        except BaseException:
-            await self._worker.call(self._backend.release, session.id)
-            raise
-        live.cursor = view.stored_length
-
-    async def when_retired(self, session_id: str) -> None:
-        if (retiring := self._retiring.get(session_id)) is not None:
-            await asyncio.shield(retiring[1])
+        # What a live session goes through is told to `Following` directly.
+        self.attach = self._live.attach
+        self.appended = self._live.appended
+        self.flush = self._live.flush
+        self.retire = self._live.retire
+        self.leave = self._live.leave
+        self.when_retired = self._live.when_retired
+        self.trouble = self._live.trouble
+        self._is_closed = False
 
     # -- the service -------------------------------------------------------------------------------
 
@@ -238,46 +95,7 @@ class Coordinator:
 
     async def prepare(self, session_id: str) -> Reservation:
         await self.when_retired(session_id)
-        while True:
-            while (earlier := self._reserved.get(session_id)) is not None:
-                await earlier.over.wait()
-            preparing = self._chains.start(session_id, lambda: self._prepare(session_id))
-            try:
-                made = await asyncio.shield(preparing)
-            except asyncio.CancelledError:
-                preparing.add_done_callback(self._give_back_late)
-                raise
-            if made is not None:
-                return made
-
-    async def _prepare(self, session_id: str) -> Reservation | None:
-        """The reservation; None where somebody else got one first."""
-        if session_id in self._reserved:
-            return None
-        if session_id in self._live:
-            raise SessionCollision(session_id, "it is live")
-        view = await self._cold.repair(session_id)
-        reservation = Reservation(self, view.to_session(), view.length)
-        self._reserved[session_id] = reservation
-        return reservation
-
-    def _give_back_late(self, preparing: "asyncio.Task[Reservation | None]") -> None:
-        """Nobody waits any more for what was prepared."""
-        if not preparing.cancelled() and preparing.exception() is None:
-            made = preparing.result()
-            if made is not None:
-                self._chains.start(made.session.id, lambda: self._drop(made))
-
-    async def give_back(self, reservation: Reservation) -> None:
-        """End a reservation that was not used."""
-        await self._chains.run(reservation.session.id, lambda: self._drop(reservation))
-
-    async def _drop(self, reservation: Reservation) -> None:
-        session_id = reservation.session.id
-        if self._reserved.get(session_id) is reservation:
-            del self._reserved[session_id]
-            await self._let_go(session_id)
-        reservation.over.set()
+        return await self._reserved.make(session_id)
 
     async def load(self, session_id: str) -> LogView:
         await self.when_retired(session_id)
@@ -361,10 +179,6 @@ class Coordinator:
             raise SessionLive(session_id)
         return await operation(session_id)
 
-    def trouble(self, session_id: str) -> PersistenceError | None:
-        live = self._live.get(session_id)
-        return None if live is None else live.trouble
-
     # -- the end -----------------------------------------------------------------------------------
 
     async def close(self) -> None:
@@ -376,21 +190,13 @@ class Coordinator:
         if self._is_closed:
             return
         self._is_closed = True
-        errors: list[Exception] = []
-        for live in [*self._live.values(), *(live for live, _ in self._retiring.values())]:
-            live.writes.close()
-            try:
-                await live.flush()
-            except Exception as error:
-                errors.append(error)
-        await asyncio.gather(*(task for _, task in self._retiring.values()), return_exceptions=True)
+        errors = await self._live.close()
         await self._chains.join()
         try:
             await self._worker.call(self._backend.close)
         except Exception as error:
             errors.append(error)
         self._worker.stop()
-        self._live.clear()
         if len(errors) == 1:
             raise errors[0]
         if errors:

@@ -1,7 +1,9 @@
 """A live session and its stored log: how far it is stored, and the writing of what is not."""
 
 import asyncio
+import contextlib
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 from dsh.persistence.backend import Backend
@@ -38,7 +40,7 @@ class LiveLog:
             self._write, self._is_dirty, delay_s, schedule=schedule, on_trouble=self._warn
         )
         self.trouble: PersistenceError | None = None
-        """What writes have been failing with since one last succeeded."""
+        """What kept the last write from being made; None once one went well."""
 
     @property
     def is_unused(self) -> bool:
@@ -57,56 +59,55 @@ class LiveLog:
             PersistenceError: it is not; the events are kept, a later flush tries again. As long as nothing
                 else goes wrong it is the very same error, so that it can be told once.
         """
-        try:
-            await self._when_attached()
-            await self.writes.flush()
-        except (OSError, PersistenceError) as error:
-            told = self._lasting(error)
-            if told is error:
-                raise
-            raise told from error
-        self.trouble = None
+        await self._when_attached()
+        await self.writes.flush()
 
-    def _lasting(self, error: OSError | PersistenceError) -> PersistenceError:
-        """The error to tell: the one before, as long as nothing else goes wrong."""
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Make what goes wrong the session's trouble; the same again is the very same error."""
+        try:
+            yield
+        except Exception as error:
+            told = self._told(error)
+            if self.trouble is None or str(self.trouble) != str(told):
+                self.trouble = told
+            if self.trouble is error:
+                raise
+            raise self.trouble from error
+
+    def _told(self, error: Exception) -> PersistenceError:
+        if isinstance(error, PersistenceError):
+            return error
+        where = str(self._backend.locate(self.session.header) or self._backend.name)
         if isinstance(error, OSError):
-            path = self._backend.locate(self.session.header)
-            told: PersistenceError = SessionNotDurable(
-                self.session.id, str(path or self._backend.name), error
-            )
-            told.__cause__ = error
-        else:
-            told = error
-        if self.trouble is None or str(self.trouble) != str(told):
-            self.trouble = told
-        return self.trouble
+            return SessionNotDurable(self.session.id, where, error)
+        return PersistenceError(
+            f"session {self.session.id!r} could not be stored in {where}: {type(error).__name__}: {error}",
+            code="SESSION_NOT_DURABLE",
+            hint="what was stored before is intact",
+        )
 
     def _is_dirty(self) -> bool:
         return self.session.length > self.cursor
 
     async def _when_attached(self) -> None:
         if self.attached is not None:
-            await asyncio.shield(self.attached)
+            with self._telling():
+                await asyncio.shield(self.attached)
             self.attached = None
 
     async def _write(self) -> None:
         await self._when_attached()
-        await self._chains.run(self.session.id, self._store)
+        with self._telling():
+            await self._chains.run(self.session.id, self._store)
+        self.trouble = None
 
     async def _store(self) -> None:
         entries = self.session.entries(self.cursor)
         if entries:
             await self._worker.call(self._backend.append, self.session.header, entries)
-            self.trouble = None
             self.cursor = entry_stop(entries[-1])
 
     def _warn(self, error: Exception) -> None:
-        if isinstance(error, OSError | PersistenceError):
-            self._lasting(error)
         waiting = self.session.length - self.cursor
-        _log.warning(
-            "session %s: %d events could not be stored so far: %s; trying again",
-            self.session.id,
-            waiting,
-            error.strerror if isinstance(error, OSError) else error,
-        )
+        _log.warning("%s; %d events wait in memory; trying again", error, waiting)

@@ -1,7 +1,9 @@
 """Every refusal says by its code what kind it is, leaves every byte as it was, and gives one next step."""
 
+import asyncio
 import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,9 +15,11 @@ from dsh.persistence.jsonl.backend import JsonlBackend
 from dsh.persistence.jsonl.frames import encode_frame
 from dsh.persistence.jsonl.suffix import read_suffix
 from dsh.persistence.tail import read_tail
+from dsh.session.chunk_run import Entry
 from dsh.session.header import SessionHeader
 from dsh.session.log import Session
 from tests.aio import aio
+from tests.persistence.clock import ManualClock
 from tests.persistence.faults import FaultyFiles
 from tests.persistence.golden import BODY, HEADER, TEXT, framed, line, turn_end, turn_start, view_of
 
@@ -147,3 +151,45 @@ async def test_a_live_session_says_why_it_is_not_stored_until_it_is(tmp_path: Pa
     await coordinator.flush(session)
     assert coordinator.trouble("x") is None
     await coordinator.close()
+
+
+class _Broken(JsonlBackend):
+    """A backend with a fault of its own."""
+
+    def append(self, header: SessionHeader, entries: Sequence[Entry]) -> None:
+        raise ZeroDivisionError("a fault")
+
+
+@aio
+async def test_a_fault_of_the_storage_is_told_on_the_session_and_by_its_barrier(tmp_path: Path) -> None:
+    coordinator = Coordinator(_Broken(tmp_path))
+    session = Session(SessionHeader(id="x", created_at=1, cwd="/srv", delegation_depth=0))
+    coordinator.attach(session, is_new=True)
+    session.append("turn/start", {"turn": 1})
+    told: list[PersistenceError] = []
+    for _ in range(2):
+        with pytest.raises(PersistenceError, match=r"'x'.*session.jsonl.*a fault") as caught:
+            await coordinator.flush(session)
+        told.append(caught.value)
+    assert told[0] is told[1] is coordinator.trouble("x") and told[0].code == "SESSION_NOT_DURABLE"
+    coordinator.retire(session)
+    assert coordinator.trouble("x") is told[0]
+    with pytest.raises(PersistenceError, match="a fault"):
+        await coordinator.close()
+
+
+@aio
+async def test_a_failed_write_in_the_background_is_told_on_the_session_at_once(tmp_path: Path) -> None:
+    clock = ManualClock()
+    coordinator = Coordinator(JsonlBackend(tmp_path, files=FaultyFiles(0, errno.EDQUOT)), schedule=clock)
+    session = Session(SessionHeader(id="x", created_at=1, cwd="/srv", delegation_depth=0))
+    session.append("turn/start", {"turn": 1})
+    live = coordinator.attach(session, is_new=True)
+    await live.attached if live.attached is not None else None
+    await clock.advance(0.2)
+    while coordinator.trouble("x") is None:
+        await asyncio.sleep(0)
+    trouble = coordinator.trouble("x")
+    assert trouble is not None and trouble.code == "SESSION_QUOTA_EXCEEDED"
+    await coordinator.close()
+    assert JsonlBackend(tmp_path).load("x") is not None
