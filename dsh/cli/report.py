@@ -19,23 +19,42 @@ def is_debug() -> bool:
 def report(error: BaseException) -> int:
     """Say on standard error what went wrong; answers the exit code.
 
-    A `DshError` says it itself, in one line for the failure and one for its hint; a wrong command line
-    starts with `error:`. Anything else is a defect of ours.
+    A `DshError` says it itself, see `tell`; a wrong command line starts with `error:`. Anything else is a
+    defect of ours.
     """
     if is_debug():
         _print_traceback(error)
         for row in getattr(error, "reports", ()):  # a boot error has one for each row
             if row.error is not None:
                 _print_traceback(row.error)
+    if isinstance(error, UsageError):
+        notice(f"error: {error.message}")
+        tell_hint(error.hint)
+        return error.exit_code
     if isinstance(error, DshError):
-        notice(f"{'error' if isinstance(error, UsageError) else 'dsh'}: {error.message}")
-        if error.hint:
-            notice(f"hint: {error.hint}")
+        tell(error)
         return error.exit_code
     notice(f"dsh: internal error: {describe(error)}")
     if not is_debug():
         notice(f"hint: set {DEBUG}=1 to see where; please report it")
     return 1
+
+
+def tell(error: DshError, *, hint: str = "") -> None:
+    """Say on standard error `dsh: CODE: message`, the code where there is one, and the hint in a second line.
+
+    Args:
+        hint: instead of the error's own.
+    """
+    code = f"{error.code}: " if error.code else ""
+    notice(f"dsh: {code}{error.message}")
+    tell_hint(hint or error.hint)
+
+
+def tell_hint(hint: str) -> None:
+    """Say what to do next, if there is anything."""
+    if hint:
+        notice(f"hint: {hint}")
 
 
 def _print_traceback(error: BaseException) -> None:

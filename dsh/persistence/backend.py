@@ -39,6 +39,8 @@ class StoredProblem(msgspec.Struct, frozen=True):
 
     place: str
     reason: str
+    code: str
+    """As that of the error that opening it would raise."""
 
 
 class Listing(msgspec.Struct, frozen=True):

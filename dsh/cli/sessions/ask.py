@@ -3,10 +3,11 @@
 import sys
 from typing import Any
 
-from dsh.cli.report import describe
+from dsh.cli.report import tell
 from dsh.cli.stream import notice, write_all
 from dsh.errors import DshError, UsageError
 from dsh.persistence.backend import Backend, Listing
+from dsh.persistence.system import named
 from dsh.session.error import SessionError
 
 
@@ -41,8 +42,16 @@ def listed(backend: Backend[Any]) -> Listing | None:
         return None
 
 
-def told(error: Exception) -> None:
-    """Say what went wrong with one session, with the hint there is; the next one is not affected."""
-    notice(f"dsh: {describe(error)}")
-    if isinstance(error, DshError) and error.hint:
-        notice(f"hint: {error.hint}")
+def told_problems(listing: Listing) -> None:
+    """Say what could not be listed, a line each."""
+    for problem in listing.problems:
+        notice(f"dsh: {problem.code}: {problem.place}: {problem.reason}")
+
+
+def told(error: DshError | OSError, *, hint: str = "") -> None:
+    """Say what went wrong with one session: code, reason and hint; the next one is not affected.
+
+    Args:
+        hint: instead of the error's own.
+    """
+    tell(named(error) if isinstance(error, OSError) else error, hint=hint)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from dsh.cli.sessions.ask import confirmed, listed, told
+from dsh.cli.sessions.ask import confirmed, listed, told, told_problems
 from dsh.cli.sessions.described import cached_title, size_text
 from dsh.cli.sessions.output import line, write
 from dsh.cli.sessions.place import Place
@@ -72,8 +72,7 @@ def prune(older_than: str, place: Place, scope: Scope, *, dry_run: bool, yes: bo
     listing = listed(backend)
     if listing is None:
         return FAILED
-    for problem in listing.problems:
-        notice(f"dsh: {problem.place}: {problem.reason}")
+    told_problems(listing)
     old = [
         Doomed(one.header.id, _about(one, now), one.revision)
         for one in scope.chosen(listing)

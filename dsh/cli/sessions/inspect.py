@@ -3,12 +3,12 @@
 Nothing is repaired in place.
 """
 
-from dsh.cli.report import describe as in_words
 from dsh.cli.sessions.output import line, write
 from dsh.cli.sessions.place import Place
+from dsh.cli.sessions.reading import failed
 from dsh.cli.sessions.target import find_log
 from dsh.cli.stream import notice
-from dsh.errors import DshError
+from dsh.errors import CompositionError, DshError, UsageError
 from dsh.persistence.view import LogView
 from dsh.session.value import encode
 
@@ -16,15 +16,18 @@ from dsh.session.value import encode
 def inspect(target: str, place: Place, *, as_json: bool) -> int:
     """Print one log: as one JSON object, or as a few lines for people. Answers the exit code.
 
-    A log that cannot be opened is 1, with one line on standard error. What is left out at the end of a torn
-    one is told there too.
+    A log that cannot be opened is 1. What is left out at the end of a torn one is told on standard error.
+
+    Raises:
+        CompositionError, UsageError: of the place, not of the log.
     """
     try:
         log = find_log(target, place)
         view = log.view()
+    except (CompositionError, UsageError):
+        raise
     except (DshError, OSError) as error:
-        notice(f"dsh: {in_words(error)}")
-        return 1
+        return failed(error)
     if (torn := view.torn) is not None:
         read = f"{torn.recovered or 'no'} events could be read"
         notice(f"dsh: {log.place}: {torn.reason}; of {torn.extent} {read}")

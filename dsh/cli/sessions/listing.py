@@ -7,7 +7,7 @@ import time
 from typing import Any, NamedTuple
 
 from dsh.cli.columns import cut, padded, width
-from dsh.cli.sessions.ask import listed
+from dsh.cli.sessions.ask import listed, told_problems
 from dsh.cli.sessions.described import cached_title, parent_mark, short_ids, size_text
 from dsh.cli.sessions.output import line, write
 from dsh.cli.sessions.place import Place
@@ -50,8 +50,7 @@ def show(place: Place, scope: Scope, *, limit: int, as_json: bool) -> int:
     if as_json:
         write(json.dumps(_object(shown, listing), ensure_ascii=False) + "\n")
         return 0
-    for problem in listing.problems:
-        notice(f"dsh: {problem.place}: {problem.reason}")
+    told_problems(listing)
     if not sys.stdout.isatty():
         write("".join(f"{_plain(one)}\n" for one in shown))
         return 0
@@ -76,7 +75,9 @@ def _nothing(listing: Listing, scope: Scope) -> str:
 def _object(shown: list[Shown], listing: Listing) -> dict[str, Any]:
     return {
         "sessions": [_entry(one) for one in shown],
-        "problems": [{"place": one.place, "reason": one.reason} for one in listing.problems],
+        "problems": [
+            {"code": one.code, "place": one.place, "reason": one.reason} for one in listing.problems
+        ],
     }
 
 

@@ -6,7 +6,7 @@ What they say stays the same to the last event; a log that cannot be packed is t
 from collections.abc import Sequence
 from typing import Any
 
-from dsh.cli.sessions.ask import listed, told
+from dsh.cli.sessions.ask import listed, told, told_problems
 from dsh.cli.sessions.described import size_text
 from dsh.cli.sessions.event_types import know_plugin_types
 from dsh.cli.sessions.output import line, write
@@ -75,6 +75,5 @@ def _listed(backend: Backend[Any], scope: Scope) -> tuple[list[str], bool]:
     listing = listed(backend)
     if listing is None:
         return [], False
-    for problem in listing.problems:
-        notice(f"dsh: {problem.place}: {problem.reason}")
+    told_problems(listing)
     return [stored.header.id for stored in scope.chosen(listing)], True

@@ -2,12 +2,12 @@
 
 import shlex
 
-from dsh.cli.report import describe
+from dsh.cli.sessions.ask import told
 from dsh.cli.sessions.place import Place
 from dsh.cli.sessions.target import Log, find_log
 from dsh.cli.stream import notice
 from dsh.errors import CompositionError, DshError, UsageError
-from dsh.persistence.error import LogRefusal
+from dsh.persistence.error import LogRefusal, NotAFile, NotASessionLog
 from dsh.persistence.view import LogView
 
 
@@ -22,6 +22,9 @@ def opened(target: str, place: Place) -> tuple[Log, LogView] | None:
         view = log.view()
     except (CompositionError, UsageError):
         raise
+    except (NotASessionLog, NotAFile) as refusal:
+        failed(refusal)
+        return None
     except LogRefusal as refusal:
         failed(refusal, hint=f"dsh sessions show --raw {shlex.quote(target)} prints the stored text")
         return None
@@ -37,8 +40,6 @@ def opened(target: str, place: Place) -> tuple[Log, LogView] | None:
 
 
 def failed(error: DshError | OSError, *, hint: str = "") -> int:
-    """Tell an error in a line, and one for its hint; answers the exit code."""
-    notice(f"dsh: {describe(error)}")
-    if hint := hint or (error.hint if isinstance(error, DshError) else ""):
-        notice(f"hint: {hint}")
+    """Tell an error as `told` does; answers the exit code."""
+    told(error, hint=hint)
     return 1

@@ -19,6 +19,8 @@ from dsh.persistence.view import LogView, build_view
 
 AMBIGUOUS_SHOWN = 5
 """So many candidates are named when the beginning of an id fits several sessions."""
+TARGET_SHOWN = 200
+"""Characters of a TARGET that are repeated in a message."""
 LAST = "last"
 ID_PREFIX = "session-"
 """What the ids that dsh makes up begin with; it need not be typed."""
@@ -110,15 +112,18 @@ def find_stored(target: str, backend: Backend[Any], *, or_file: bool = False) ->
     if not ids and target == LAST:
         return _last(backend)
     if not ids:
+        no_file = ", no file is called so" if or_file else ""
         raise PersistenceError(
-            f"no session {target!r}: no id in {backend.name} begins so{', no file is called so' * or_file}",
+            f"no session {target!r:.{TARGET_SHOWN}}: no id in {backend.name} begins so{no_file}",
             code="SESSION_NOT_FOUND",
             hint="dsh sessions list --all shows the sessions that are stored",
         )
     if len(ids) > 1:
         names = ", ".join(ids[:AMBIGUOUS_SHOWN]) + (", …" if len(ids) > AMBIGUOUS_SHOWN else "")
         raise PersistenceError(
-            f"{target!r} fits {len(ids)} stored sessions: {names}", hint="type more of the id"
+            f"{target!r:.{TARGET_SHOWN}} fits {len(ids)} stored sessions: {names}",
+            code="SESSION_AMBIGUOUS",
+            hint="type more of the id",
         )
     return stored_log(ids[0], backend)
 

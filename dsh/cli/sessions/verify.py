@@ -3,7 +3,8 @@
 Files are only read.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -11,11 +12,12 @@ from msgspec import Struct
 from dsh.cli.report import describe, report
 from dsh.cli.sessions.output import line, write
 from dsh.cli.sessions.place import Place
+from dsh.cli.sessions.reading import failed
 from dsh.cli.sessions.target import Log, find_log, open_place, stored_log
-from dsh.cli.stream import notice
-from dsh.errors import DshError, UsageError
+from dsh.errors import CompositionError, DshError, UsageError
 from dsh.masking import masked
 from dsh.persistence.error import LogRefusal
+from dsh.persistence.system import named
 from dsh.persistence.view import LogView
 from dsh.session.chunk_run import entry_stop
 from dsh.session.value import encode
@@ -63,7 +65,8 @@ class Checked(Struct, frozen=True, kw_only=True):
     def summary(self) -> str:
         """What was found, in a few words."""
         if self.status == "refused":
-            return f"refused: {line(self.findings[0].message)}"
+            (refusal,) = self.findings
+            return f"refused: {refusal.code}: {line(refusal.message)}"
         parts = [counted(self.count(level), level) for level in ("error", "warning") if self.count(level)]
         amounts = (
             (self.events, "event"),
@@ -89,17 +92,17 @@ def verify(targets: list[str], place: Place, *, everywhere: bool, as_json: bool)
             )
         )
     try:
-        wanted: Sequence[str | Log] = _stored(place) if everywhere else targets
+        wanted, find = _stored(place) if everywhere else (targets, functools.partial(find_log, place=place))
+    except (CompositionError, UsageError):
+        raise
     except (DshError, OSError) as error:
-        notice(f"dsh: {describe(error)}")
-        return 1
+        return failed(error)
     results: list[Checked] = []
     for target in wanted:
-        result = _check(target, place)
+        result = _check(target, find)
         results.append(result)
         if not as_json and len(wanted) > 1:
-            name = target if isinstance(target, str) else result.session or result.log
-            write(f"{line(name)}: {result.summary()}\n")
+            write(f"{line(target)}: {result.summary()}\n")
     if as_json:
         errors, warnings = (sum(result.count(level) for result in results) for level in ("error", "warning"))
         write(encode({"logs": results, "errors": errors, "warnings": warnings}) + b"\n")
@@ -116,22 +119,27 @@ def _print_whole(result: Checked) -> None:
     write("".join(f"{text}\n" for text in (*shown, f"{line(result.log)}: {result.summary()}")))
 
 
-def _stored(place: Place) -> list[Log]:
-    """Every stored session, broken ones too."""
+Find: TypeAlias = Callable[[str], Log]
+
+
+def _stored(place: Place) -> tuple[list[str], Find]:
+    """The ids of all stored sessions, broken ones too, and what finds the log of each."""
     backend = open_place(place)
-    return [stored_log(session_id, backend) for session_id in backend.ids()]
+    return backend.ids(), functools.partial(stored_log, backend=backend)
 
 
-def _check(target: str | Log, place: Place) -> Checked:
+def _check(target: str, find: Find) -> Checked:
     log: Log | None = None
     try:
-        log = target if isinstance(target, Log) else find_log(target, place)
+        log = find(target)
         view = log.view()
+    except (CompositionError, UsageError):
+        raise
     except (DshError, OSError) as error:
         found = _refusal(error)
         session_id = log.session_id if log is not None else None
         return Checked(
-            log=log.place if log is not None else str(target),
+            log=log.place if log is not None else target,
             session=session_id,
             status="refused",
             findings=(found,),
@@ -154,8 +162,8 @@ def _check(target: str | Log, place: Place) -> Checked:
 def _refusal(error: DshError | OSError) -> Shown:
     """Why a log does not open: format, sequence or surface are broken, or it is not there."""
     at = error.line if isinstance(error, LogRefusal) and error.line else None
-    code = (error.code if isinstance(error, DshError) else "") or "UNREADABLE"
-    return Shown("error", code, None, at, masked(describe(error)))
+    refusal = named(error) if isinstance(error, OSError) else error
+    return Shown("error", refusal.code or "REFUSED", None, at, masked(describe(refusal)))
 
 
 def _unfinished(view: LogView) -> Iterator[Finding]:

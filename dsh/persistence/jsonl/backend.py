@@ -18,7 +18,7 @@ from dsh.persistence.backend import (
     StoredSession,
     Tail,
 )
-from dsh.persistence.error import LogRefusal, PersistenceError, SessionCollision, SessionCorruption
+from dsh.persistence.error import PersistenceError, SessionCollision, SessionCorruption
 from dsh.persistence.files import Files, Identity
 from dsh.persistence.jsonl import frames, writer
 from dsh.persistence.jsonl.erase import erase
@@ -32,6 +32,7 @@ from dsh.persistence.jsonl.stable import read_bytes, revision_of
 from dsh.persistence.jsonl.suffix import read_suffix
 from dsh.persistence.jsonl.writer import UncleanTail
 from dsh.persistence.lock import OwnerLock
+from dsh.persistence.system import problem_of
 from dsh.persistence.view import build_view
 from dsh.session.chunk_row import pack
 from dsh.session.chunk_run import Entry, expand
@@ -41,7 +42,6 @@ from dsh.session.value import encode
 PLACES_KEPT = 1024
 """So many sessions are remembered by their place."""
 
-_Problems = list[StoredProblem]
 _log = logging.getLogger("dsh.session-persistence")
 
 
@@ -183,49 +183,53 @@ class JsonlBackend:
     def list(self) -> Listing:
         """Headers of all stored sessions; what cannot be listed becomes a problem of its own."""
         sessions: dict[str, StoredSession] = {}
-        problems: _Problems = []
+        problems: list[StoredProblem] = []
         for project in projects(self.root):
             try:
                 with os.scandir(project) as entries:
-                    found = sorted((entry.name, entry.is_dir()) for entry in entries)
+                    found = sorted(entries, key=lambda entry: entry.name)
             except OSError as error:
-                problems.append(StoredProblem(str(project), _reason(error)))
+                problems.append(problem_of(str(project), error))
                 continue
-            for name, is_folder in found:
-                self._list_folder(project / name, is_folder, sessions, problems)
+            for entry in found:
+                path = Path(entry.path)
+                try:
+                    if (log := self._log_in(entry)) is not None:
+                        path = log
+                        self._list_log(log, sessions)
+                except (PersistenceError, OSError) as error:
+                    problems.append(problem_of(str(path), error))
         return Listing(tuple(sessions.values()), tuple(problems))
 
-    def _list_folder(
-        self, folder: Path, is_folder: bool, sessions: dict[str, StoredSession], problems: _Problems
-    ) -> None:
-        if not is_folder:
-            if folder.name.endswith((".jsonl", ".jsonl.zstd")):
-                problems.append(StoredProblem(str(folder), "a log lies where a session's folder is expected"))
-            return
-        logs = logs_in(folder)
+    def _log_in(self, entry: "os.DirEntry[str]") -> Path | None:
+        """The log of the session that a name in a project's folder stands for, if it is one.
+
+        Raises:
+            SessionCorruption: there are two, or it is itself a log.
+            OSError: it cannot be looked at.
+        """
+        if not entry.is_dir():
+            if entry.name.endswith((".jsonl", ".jsonl.zstd")):
+                raise SessionCorruption("a log lies where a session's folder is expected", path=entry.path)
+            return None
+        logs = logs_in(Path(entry.path))
         if len(logs) > 1:
-            problems.append(StoredProblem(str(folder), "holds a plain and a compressed log"))
-            return
-        for path in logs:
-            try:
-                header, found = read_header(path)
-                self._check_identity(header, path, None)
-            except (PersistenceError, OSError) as error:
-                problems.append(StoredProblem(str(path), _reason(error)))
-                continue
-            if (twin := sessions.get(header.id)) is not None:
-                problems.append(
-                    StoredProblem(str(path), f"session {header.id!r} is also stored at {twin.place}")
-                )
-                continue
-            sessions[header.id] = StoredSession(
-                header=header,
-                place=str(path),
-                path=path,
-                revision=revision_of(found),
-                size=found.st_size,
-                modified_ms=found.st_mtime_ns // 1_000_000,
-            )
+            raise SessionCorruption("holds a plain and a compressed log", path=entry.path)
+        return logs[0] if logs else None
+
+    def _list_log(self, path: Path, sessions: dict[str, StoredSession]) -> None:
+        header, found = read_header(path)
+        self._check_identity(header, path, None)
+        if (twin := sessions.get(header.id)) is not None:
+            raise SessionCorruption(f"session {header.id!r} is also stored at {twin.place}", path=str(path))
+        sessions[header.id] = StoredSession(
+            header=header,
+            place=str(path),
+            path=path,
+            revision=revision_of(found),
+            size=found.st_size,
+            modified_ms=found.st_mtime_ns // 1_000_000,
+        )
 
     # -- writing -----------------------------------------------------------------------------------
 
@@ -400,11 +404,3 @@ class JsonlBackend:
     @staticmethod
     def _encoded(encoding: Encoding, text: bytes) -> bytes:
         return frames.encode_frame(text) if encoding == "zstd" else text
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, LogRefusal):
-        return error.reason
-    if isinstance(error, OSError):
-        return error.strerror or str(error)
-    return str(error)

@@ -20,6 +20,7 @@ from dsh.persistence.sqlite.record import (
 from dsh.persistence.sqlite.scan import DamagedRows, RowScanner
 from dsh.persistence.sqlite.schema import Text, is_uuid
 from dsh.persistence.stored import Stored, Torn
+from dsh.persistence.system import problem_of
 from dsh.session.chunk_run import ChunkRun
 from dsh.session.error import SessionError, UnsupportedLog
 from dsh.session.header import SessionHeader, header_from_json
@@ -277,7 +278,7 @@ def list_sessions(
         try:
             found = _session_row(row, place)
         except (SessionCorruption, OtherVersion) as error:
-            problems.append(StoredProblem(place, error.reason))
+            problems.append(problem_of(place, error))
             continue
         sessions.append(
             StoredSession(

@@ -90,7 +90,10 @@ def test_a_target_is_an_id_or_a_beginning_that_fits_one_session(tmp_path: Path, 
     assert shown("session-ab") == "session-ab"  # the exact id wins
     code, out, err = run("session-a")
     assert (code, out) == (1, "")
-    assert err == ("dsh: 'session-a' fits 3 stored sessions: session-ab, session-abc, session-abd\n")
+    assert err.splitlines() == [
+        "dsh: SESSION_AMBIGUOUS: 'session-a' fits 3 stored sessions: session-ab, session-abc, session-abd",
+        "hint: type more of the id",
+    ]
     assert run("nothing")[0] == 1
     assert run("empty-one")[0] == 1
     assert run("")[0] == 1
@@ -111,7 +114,7 @@ def test_a_target_is_an_id_or_a_beginning_that_fits_one_session(tmp_path: Path, 
         (b"[" * 100_000 + b"\n", ":1"),
     ],
 )
-def test_a_log_that_cannot_be_opened_is_one_line_with_its_place(
+def test_a_log_that_cannot_be_opened_is_one_line_with_code_and_place(
     tmp_path: Path, run: Run, data: bytes, place: str
 ) -> None:
     path = tmp_path / "bad.jsonl"
@@ -120,15 +123,18 @@ def test_a_log_that_cannot_be_opened_is_one_line_with_its_place(
     code, out, err = run(path)
 
     assert (code, out) == (1, "")
-    assert err.startswith(f"dsh: {path}") and err.count("\n") == 1
-    assert place in err
+    told, hint = err.splitlines()
+    code_word, _, rest = told.removeprefix("dsh: ").partition(": ")
+    assert code_word.isupper() and rest.startswith(str(path)) and place in rest
+    assert hint.startswith("hint: ")
 
 
 def test_missing_files_and_folders_are_one_line_too(tmp_path: Path, run: Run) -> None:
-    for target in (tmp_path / "no" / "such", tmp_path):
+    codes = {tmp_path / "no" / "such": "SESSION_NOT_FOUND", tmp_path: "SESSION_LOG_NOT_A_FILE"}
+    for target, word in codes.items():
         code, out, err = run(target)
         assert (code, out) == (1, "")
-        assert err.count("\n") == 1 and str(target) in err
+        assert err.splitlines()[0].startswith(f"dsh: {word}: {target}: ")
 
 
 def test_what_is_left_out_at_the_end_of_a_torn_log_is_told(tmp_path: Path, run: Run) -> None:
@@ -219,7 +225,7 @@ def test_the_corpus_is_read_as_the_original_reads_it(log: Path, run: Run) -> Non
     code, out, err = run(log)
 
     if "error" in want:
-        assert code == 1 and err.count("\n") == 1
+        assert code == 1 and err.count("\n") == 2
         return
     assert code == 0, err
     got = json.loads(out)

@@ -55,7 +55,7 @@ def test_a_conversation_reads_from_top_to_bottom(tmp_path: Path, run: Callable[.
         "session   demo.1\n"
         "title     Listing\n"
         f"started   {started}\n"
-        "cwd       /srv/app\n"
+        "directory /srv/app\n"
         f"log       {path}\n"
         f"\n{turn}\n"
         "\nuser\n  list them\n"
@@ -200,12 +200,12 @@ def test_a_log_that_is_refused_is_exit_1_and_the_way_to_its_text(
     tmp_path: Path, run: Callable[..., Told]
 ) -> None:
     path = tmp_path / "two words"
-    path.write_bytes(HEADER + line("acme/note", 0, {}) + turn_end(1))
+    path.write_bytes(HEADER + turn_end(7))
 
     code, out, err = run(path)
 
     assert (code, out) == (1, "")
-    assert err.splitlines()[0].startswith(f"dsh: {path}:2: ")
+    assert err.splitlines()[0].startswith(f"dsh: CORRUPT_SESSION: {path}:2 ")
     assert err.splitlines()[1:] == [f"hint: dsh sessions show --raw '{path}' prints the stored text"]
 
 

@@ -134,7 +134,7 @@ def test_a_log_that_cannot_be_opened_is_told_in_a_line(tmp_path: Path, run: Run,
     code, out, err = run(path, rows=rows)
 
     assert (code, out) == (1, "")
-    assert err.startswith(f"dsh: {path}:1")
+    assert err.startswith(f"dsh: NOT_A_SESSION_LOG: {path}:1")
 
 
 # -- storage -------------------------------------------------------------------------------------

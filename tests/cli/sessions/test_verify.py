@@ -83,7 +83,7 @@ def test_a_log_that_does_not_open_is_an_error_with_its_line(tmp_path: Path, run:
     shown = json.loads(run(path, as_json=True)[1])
 
     assert code == 1
-    assert out.startswith(f"{path}: refused: {path}:12")
+    assert out.startswith(f"{path}: refused: CORRUPT_SESSION: {path}:12")
     [found] = shown["logs"][0]["findings"]
     assert (found["level"], found["code"], found["line"]) == ("error", "CORRUPT_SESSION", 12)
 
