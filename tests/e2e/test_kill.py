@@ -22,21 +22,22 @@ Answering = Callable[..., Model]
 
 KILLER = """\
 import os, signal
-from dsh.persistence.coordinator import Coordinator
-from dsh.session.store import SESSION_EVENT, SESSIONS
+from dsh.session.store import SESSION_DELTA, SESSION_EVENT, SESSIONS, SessionStore
 inject = [SESSIONS]
-flush = Coordinator.flush
+flush = SessionStore.flush
 async def told(self, session):
     length = session.length
-    await flush(self, session)
+    was_heard = await flush(self, session)
     with open(os.environ["TOLD"], "a") as file:
         file.write(f"{length}\\n")
-Coordinator.flush = told
+    return was_heard
+SessionStore.flush = told
 def apply(ctx):
     def appended(event):
         if event.seq >= int(os.environ["KILL_AT"]):
             os.kill(os.getpid(), signal.SIGKILL)
     ctx.on(SESSION_EVENT, appended)
+    ctx.on(SESSION_DELTA, appended)
 """
 """A row that notes how much each barrier made durable, and kills its process at one event.
 

@@ -25,13 +25,22 @@ _log = logging.getLogger("dsh.session-persistence")
 class _OpenSession:
     """A session this process writes: what it last saw of it, and the lock on it."""
 
-    __slots__ = ("next_seq", "owner", "state")
+    __slots__ = ("doubtful", "next_seq", "owner", "state")
 
     def __init__(self, owner: Owner | None) -> None:
         self.owner = owner
         self.state: RowState | None = None
         """None until it is stored."""
         self.next_seq = 0
+        self.doubtful: RowState | None = None
+        """What an append that failed would have left. Where only its last sync failed, it may be stored."""
+
+    def may_have_left(self, found: RowState | None) -> bool:
+        """Whether this state is what appends left that failed, and nobody has written since."""
+        if found is None or self.doubtful is None or found.incarnation != self.doubtful.incarnation:
+            return False
+        known = 0 if self.state is None else self.state.revision
+        return known < found.revision <= self.doubtful.revision
 
 
 class SqliteBackend:
@@ -189,16 +198,15 @@ class SqliteBackend:
             session.owner = self._owners.acquire(header.id, place_of(self.path, header.id))
         rows = list(rows_of(entries, packs=self._pack_chunks))
         first = entry_start(entries[0]) if entries else session.next_seq
-        with self._database.writing(creates=session.state is None) as db:
-            if session.state is not None:
-                state = self._count(db, header.id, session, first)
-            elif reader.read_state(db, header.id) is None:
-                state = writer.insert_session(db, header)
-            else:
-                self.release(header.id)
-                raise SessionCollision(header.id, f"a session with this id is stored in {self.path}")
-            writer.insert_rows(db, header.id, rows)
-        session.state = state
+        state: RowState | None = None
+        try:
+            with self._database.writing(creates=session.state is None) as db:
+                state = self._count_append(db, header, session, first)
+                writer.insert_rows(db, header.id, rows)
+        except BaseException:
+            session.doubtful = state or session.doubtful
+            raise
+        session.state, session.doubtful = state, None
         session.next_seq = entry_stop(entries[-1]) if entries else first
         if self._database.is_memory:
             self._in_memory.add(header.id)
@@ -212,12 +220,26 @@ class SqliteBackend:
         self._open[session_id] = session
         return session
 
-    def _count(self, db: sqlite3.Connection, session_id: str, session: _OpenSession, first: int) -> RowState:
-        assert session.state is not None
+    def _count_append(
+        self, db: sqlite3.Connection, header: SessionHeader, session: _OpenSession, first: int
+    ) -> RowState:
+        """Check that the session is as it is known, and count the write that comes now."""
+        seen, found = session.state, reader.read_state(db, header.id)
+        if session.may_have_left(found):
+            writer.take_back(db, header.id, session.next_seq)
+            seen = found
+        if seen is not None:
+            return self._count(db, header.id, seen, session.next_seq, first)
+        if found is None:
+            return writer.insert_session(db, header)
+        self.release(header.id)
+        raise SessionCollision(header.id, f"a session with this id is stored in {self.path}")
+
+    def _count(
+        self, db: sqlite3.Connection, session_id: str, seen: RowState, stored: int, first: int
+    ) -> RowState:
         place = place_of(self.path, session_id)
-        return writer.count_write(
-            db, session_id, session.state, stored=session.next_seq, first=first, place=place
-        )
+        return writer.count_write(db, session_id, seen, stored=stored, first=first, place=place)
 
     def repair(self, stored: StoredRows, closers: Sequence[Entry], recovered: Sequence[Entry]) -> None:
         """Remove the torn tail of an open session and add closers, at once or not at all.
@@ -241,11 +263,11 @@ class SqliteBackend:
                 raise SessionFileChanged(stored.place, "the session changed")
             removed = writer.remove_tail(db, session_id, stored.torn, stored.place)
             aside = self._owners.keep_aside(session_id, removed, stored.torn.seq)
-            session.next_seq = stored.next_seq - stored.torn.recovered
-            state = self._count(db, session_id, session, session.next_seq)
+            next_seq = stored.next_seq - stored.torn.recovered
+            state = self._count(db, session_id, stored.state, next_seq, next_seq)
             writer.insert_rows(db, session_id, rows)
         session.state = state
-        session.next_seq += sum(entry_stop(entry) - entry_start(entry) for entry in added)
+        session.next_seq = next_seq + sum(entry_stop(entry) - entry_start(entry) for entry in added)
         _log.warning(
             "%s: %s; %s were removed%s",
             stored.place,

@@ -69,6 +69,13 @@ def count_write(
     return state
 
 
+def take_back(db: sqlite3.Connection, session_id: str, start: int) -> None:
+    """Remove the rows from a seq on."""
+    db.execute(
+        "DELETE FROM events WHERE session_id = CAST(? AS TEXT) AND seq >= ?", (utf8(session_id), start)
+    )
+
+
 def insert_rows(db: sqlite3.Connection, session_id: str, rows: Sequence[Row]) -> None:
     """Store the rows of one batch."""
     key = utf8(session_id)

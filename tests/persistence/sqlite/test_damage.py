@@ -1,15 +1,19 @@
 """A database that is flipped, cut, or on a failing disk: a log or a named refusal, and nothing changes."""
 
+import errno
+import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from dsh.persistence.error import PersistenceError
+from dsh.persistence.error import PersistenceError, SessionFileChanged
 from dsh.persistence.sqlite.backend import SqliteBackend
 from dsh.persistence.view import build_view
-from tests.persistence.sqlite.made import golden, log, stored
+from tests.persistence.sqlite.made import events_of, golden, log, stored, titled, view_of
 
 
 def looked_at(path: Path) -> int:
@@ -124,3 +128,57 @@ def test_wherever_a_write_is_refused_the_log_is_the_old_one_and_goes_on(tmp_path
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "[0, 3, 64]\n"
+
+
+@contextmanager
+def last_sync_fails(backend: SqliteBackend) -> Iterator[None]:
+    """Transactions are stored, and yet what ends them reports a failure, as an ended journal does."""
+    real = backend._database.writing
+
+    @contextmanager
+    def writing(*, creates: bool) -> Iterator[sqlite3.Connection]:
+        with real(creates=creates) as db:
+            yield db
+        raise OSError(errno.EIO, "Input/output error", backend.path)
+
+    backend._database.writing = writing  # type: ignore[method-assign]
+    yield
+    backend._database.writing = real  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("begun", [0, 3])
+def test_an_append_that_failed_and_is_stored_all_the_same_is_written_anew(tmp_path: Path, begun: int) -> None:
+    session = titled(log(), 5)
+    backend = SqliteBackend(tmp_path / "s.db")
+    if begun:
+        backend.append(session.header, session.entries()[:begun])
+    with last_sync_fails(backend):
+        for stop in (begun + 1, begun + 3):
+            with pytest.raises(OSError, match="Input/output"):
+                backend.append(session.header, session.entries(begun)[: stop - begun])
+            assert view_of(SqliteBackend(tmp_path / "s.db"), "s").stored_length == stop
+
+    backend.append(session.header, session.entries(begun)[:4])
+    backend.append(session.header, session.entries(begun + 4))
+
+    assert events_of(view_of(backend, "s")) == events_of(session)
+    backend.close()
+
+
+def test_what_somebody_else_wrote_behind_a_doubtful_append_is_never_taken_back(tmp_path: Path) -> None:
+    session = titled(log(), 5)
+    backend = SqliteBackend(tmp_path / "s.db")
+    backend.append(session.header, session.entries()[:3])
+    with last_sync_fails(backend), pytest.raises(OSError, match="Input/output"):
+        backend.append(session.header, session.entries(3)[:1])
+    backend.rest("s")
+    other = SqliteBackend(tmp_path / "s.db")
+    other.open("s")
+    other.append(session.header, session.entries(4))
+    other.close()
+
+    with pytest.raises(SessionFileChanged, match="9 events"):
+        backend.append(session.header, session.entries(3))
+
+    assert events_of(view_of(backend, "s")) == events_of(session)
+    backend.close()
