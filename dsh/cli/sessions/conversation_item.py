@@ -83,6 +83,17 @@ class Call(Struct):
 Part: TypeAlias = Text | Reasoning | Call | Other
 
 
+def text_of(part: Part) -> str:
+    """The text of a part, the label of what has none, and nothing of a call."""
+    match part:
+        case Text() | Reasoning():
+            return part.text
+        case Other():
+            return part.label
+        case Call():
+            return ""
+
+
 class Said(Struct):
     """A message to the model: the user's, or one that a plugin or another session put in."""
 

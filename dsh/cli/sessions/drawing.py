@@ -17,6 +17,7 @@ from dsh.cli.sessions.conversation_item import (
     Text,
     TurnEnd,
     TurnStart,
+    text_of,
 )
 from dsh.cli.sessions.output import block
 from dsh.cli.sessions.piece import pieces_drawn
@@ -74,7 +75,7 @@ def _end(end: TurnEnd, look: Look) -> Iterator[str]:
 def _said(said: Said, look: Look) -> Iterator[str]:
     yield f"\n{look.styled('user' if said.is_users else 'dim', ' · '.join(said_facts(said)))}\n"
     for part in said.parts:
-        text = part.label if isinstance(part, Other) else _text(part)
+        text = text_of(part)
         shown = block(masked(text))
         if said.is_users or said.is_summary:
             yield from look.lines(shown, "  ")
@@ -115,7 +116,7 @@ def _call(call: Call, look: Look) -> Iterator[str]:
         yield from _note(note, look, "    ")
     if result is not None:
         for part in result.content:
-            text = part.label if isinstance(part, Other) else part.text
+            text = text_of(part)
             yield from look.excerpt(block(masked(text)), "    │ ", most=RESULT_LINES)
 
 
@@ -124,10 +125,6 @@ def _note(note: Note, look: Look, indent: str) -> Iterator[str]:
     yield from look.lines(f"· {one_line(note.text)}", indent or "  ", style)
     if note.detail:
         yield from look.excerpt(block(masked(note.detail)), f"{indent}    ", "dim", most=RESULT_LINES)
-
-
-def _text(part: Part) -> str:
-    return part.text if isinstance(part, Text | Reasoning) else ""
 
 
 def _is_same_block(pieces: Pieces, other: Pieces) -> bool:

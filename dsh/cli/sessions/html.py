@@ -19,6 +19,7 @@ from dsh.cli.sessions.conversation_item import (
     Text,
     TurnEnd,
     TurnStart,
+    text_of,
 )
 from dsh.cli.sessions.foreign import text_at
 from dsh.cli.sessions.output import block
@@ -84,7 +85,7 @@ def _item(item: Item) -> Iterator[str]:
             who, *more = said_facts(item)
             yield f'<section class="{"user" if item.is_users else "other"}">\n{_head(who, more)}'
             for part in item.parts:
-                text = part.label if isinstance(part, Other) else _text(part)
+                text = text_of(part)
                 yield _pre(text, "" if item.is_users else "code")
             yield "</section>\n"
         case Reply():
@@ -126,7 +127,7 @@ def _call(call: Call) -> Iterator[str]:
     for note in call.notes:
         yield from _note(note)
     if call.result is not None:
-        parts = (part.label if isinstance(part, Other) else part.text for part in call.result.content)
+        parts = map(text_of, call.result.content)
         yield _pre("\n".join(parts), "code")
     yield "</div>\n"
 
@@ -138,10 +139,6 @@ def _note(note: Note) -> Iterator[str]:
     yield f'<p class="{"note bad" if note.is_error else "note"}">{_escaped(note.text)}</p>\n'
     if note.detail:
         yield _pre(note.detail, "code")
-
-
-def _text(part: Part) -> str:
-    return part.text if isinstance(part, Text | Reasoning) else ""
 
 
 def _head(who: str, more: list[str]) -> str:

@@ -22,6 +22,7 @@ from dsh.cli.sessions.conversation_item import (
     Text,
     TurnEnd,
     TurnStart,
+    text_of,
 )
 from dsh.cli.sessions.foreign import text_at
 from dsh.cli.sessions.output import block, line
@@ -54,7 +55,7 @@ def markdown(view: LogView, items: Iterable[Item]) -> Iterator[str]:
             case Said():
                 yield f"\n### {inline(' · '.join(said_facts(item)))}\n\n"
                 for part in item.parts:
-                    yield from _fenced(part.label if isinstance(part, Other) else _text(part))
+                    yield from _fenced(text_of(part))
             case Reply():
                 yield f"\n### {inline(' · '.join(reply_facts(item)))}\n"
                 yield from _parts(item.parts)
@@ -91,7 +92,7 @@ def _call(call: Call) -> Iterator[str]:
         yield from _note(note)
     if call.result is not None:
         yield "\nResult:\n\n"
-        parts = (part.label if isinstance(part, Other) else part.text for part in call.result.content)
+        parts = map(text_of, call.result.content)
         yield from _fenced("\n".join(parts))
 
 
@@ -100,10 +101,6 @@ def _note(note: Note) -> Iterator[str]:
     if note.detail:
         yield "\n"
         yield from _fenced(note.detail)
-
-
-def _text(part: Part) -> str:
-    return part.text if isinstance(part, Text | Reasoning) else ""
 
 
 def _fenced(text: str) -> Iterator[str]:

@@ -27,7 +27,7 @@ def facts(view: LogView, *, is_utc: bool = False) -> Iterator[tuple[str, str]]:
         yield "title", text
     yield "started", moment(header.created_at, is_utc=is_utc)
     if header.cwd is not None:
-        yield "cwd", header.cwd
+        yield "directory", header.cwd
     if (route := view.request_header) is not None:
         yield "model", f"{text_at(route, 'config', 'provider')}/{text_at(route, 'config', 'model')}"
     if header.parent_session is not None:
