@@ -26,6 +26,8 @@ _ROW_KIND: dict[object, RunKind] = {
     "reasoning-chunks": "reasoning",
     "tool-call-chunks": "tool-call",
 }
+ROW_TYPES = frozenset(_ROW_KIND)
+"""What stands in place of an event type in a row; no event can have it."""
 _ROW_KEYS = {"type", "seq0", "time0", "data"}
 _TEXT_KEYS = {"turn", "step", "index", "dt", "texts"}
 _TOOL_KEYS = {"turn", "step", "index", "dt", "id", "args"}

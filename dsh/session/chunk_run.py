@@ -151,7 +151,7 @@ def check_delta(kind: RunKind, turn: int, step: int, index: int, call_id: object
     has_numbers = all(type(number) is int and 0 <= number <= MAX_SAFE_INT for number in (turn, step, index))
     if not has_numbers or (kind == "tool-call") != (type(call_id) is str):
         raise InvalidEvent(
-            "assistant/chunk: turn, step and index are safe integers from 0 and the id of a call is a string, "
+            "assistant/chunk: turn, step and index are safe integers from 0, the id of a call is a string, "
             f"found {turn!r:.40}, {step!r:.40}, {index!r:.40}, {call_id!r:.40}"
         )
 

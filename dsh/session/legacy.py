@@ -27,6 +27,18 @@ _CHANGED = (
 """The types that had another shape once."""
 
 
+def check_current(kind: str, data: Any) -> None:
+    """Refuse a candidate that readers would take for an old shape, and make something else of.
+
+    Raises:
+        InvalidEvent: it is one.
+    """
+    if kind in _CHANGED:
+        event = {"type": kind, "seq": 0, "data": data}
+        if LegacyReader("").convert(event) is not event:
+            raise InvalidEvent(f"{kind}: data has a shape of early builds, which readers convert")
+
+
 class LegacyReader:
     """Converts the events of one log in order. State: the message ids of results by seq, for replacements."""
 

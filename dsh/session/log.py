@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from dsh.session.chunk import Chunk, ReasoningDelta, TextDelta, ToolCallDelta, chunk_to_json
+from dsh.session.chunk_row import ROW_TYPES
 from dsh.session.chunk_run import ChunkRun, Entry, RunKind, check_delta
 from dsh.session.error import InvalidEvent, JsonError, ReentrantAppend
 from dsh.session.event import SessionEvent
 from dsh.session.folded import FoldedLog
 from dsh.session.header import SessionHeader
+from dsh.session.legacy import check_current
 from dsh.session.surface import LOG_ONLY
 from dsh.session.value import EMPTY, JsonObject, JsonValue, freeze
 from dsh.session.vocabulary import check_payload, check_retired, is_known
@@ -93,6 +95,8 @@ class Session(FoldedLog):
             InvalidEvent: unknown type, wrong payload, or it does not fit the open turn, step or surface.
             ReentrantAppend: called from an observer of another append to this session.
         """
+        if type(kind) is not str or kind in ROW_TYPES:
+            raise InvalidEvent(f"{kind!r:.60} cannot be the type of an event")
         frozen = freeze(data, f"{kind}: data")
         check_retired(kind, frozen)
         if self._publishing:
@@ -105,6 +109,7 @@ class Session(FoldedLog):
                 "register the type or append it as ignorable"
             )
         check_payload(kind, frozen, ignorable=ignorable)
+        check_current(kind, frozen)
         keys: dict[str, Any] = {}
         if surface is not None:
             keys["surfaceOp"] = surface
