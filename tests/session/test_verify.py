@@ -13,45 +13,16 @@ from dsh.persistence.jsonl.reader import read_log
 from dsh.persistence.view import build_view
 from dsh.session.chunk_row import is_row, pack, row_to_run
 from dsh.session.chunk_run import ChunkRun
-from dsh.session.digest import RequestDigest, digest_payload
 from dsh.session.envelope import event_from_json
 from dsh.session.error import SessionError
 from dsh.session.log import Session
-from dsh.session.request_header import canonical_header
 from dsh.session.restore import restore
 from dsh.session.value import JsonObject, decode_strict, encode
 from dsh.session.verify.finding import Finding, Findings
 from dsh.session.verify.log import Verdict, verify
 from tests.corpus import CORPUS, needs_corpus
 from tests.session.build import header, prompt, result, stored
-from tests.session.sound import CONFIG, Events, body
-
-
-def find(events: Events, kind: str, nth: int = 0) -> dict[str, Any]:
-    return [event for event in events if event["type"] == kind][nth]
-
-
-def insert(events: Events, at: int, kind: str, data: Any, **envelope: Any) -> None:
-    """Put an event before the one with seq `at`; everything behind it, and what cites it, moves on."""
-    for event in events[at:]:
-        event["seq"] += 1
-    for event in events:
-        if "sourceEventSeqs" in event:
-            event["sourceEventSeqs"] = [seq + (seq >= at) for seq in event["sourceEventSeqs"]]
-    events.insert(at, stored(kind, at, data, **envelope))
-
-
-def remove(events: Events, at: int) -> None:
-    """Take an event out; everything behind it moves up, and nothing cites it any more."""
-    del events[at]
-    for event in events[at:]:
-        event["seq"] -= 1
-    for event in events:
-        if "sourceEventSeqs" in event:
-            cited = [seq - (seq > at) for seq in event["sourceEventSeqs"] if seq != at]
-            event["sourceEventSeqs"] = cited
-            if not cited and event["type"] != "assistant/message":
-                del event["sourceEventSeqs"]
+from tests.session.sound import CONFIG, Events, body, find, insert, remove, with_digests
 
 
 def check(events: Events, **changes: Any) -> Verdict:
@@ -281,25 +252,6 @@ def test_a_route_is_recorded_when_it_changes() -> None:
 
 
 # -- digests -------------------------------------------------------------------------------------
-
-
-def with_digests(**changes: Any) -> Events:
-    """The log with a digest before each of its three requests; `changes` go to the last one."""
-    events = body()
-    places = [
-        (find(events, "request/context")["seq"] + 1, 1, 1),
-        (find(events, "llm/retry-started")["seq"] + 1, 1, 2),
-        (find(events, "step/start", 1)["seq"] + 1, 2, 1),
-    ]
-    for offset, (at, step, attempt) in enumerate(places):
-        log = Session.seeded(header(), events[: at + offset])
-        made = canonical_header(find(events, "request/header")["data"]["header"])
-        messages = log.derive_messages()
-        payload = digest_payload(1, step, attempt, RequestDigest().of(made, messages, 0), len(messages))
-        if offset == 2:
-            payload.update(changes)
-        insert(events, at + offset, "request/digest", payload, ignorable=True)
-    return events
 
 
 def test_every_recorded_digest_is_computed_again() -> None:

@@ -103,6 +103,9 @@ class Calls:
                 self._findings.error("RESULT_WITHOUT_CALL", event.seq, said)
             return
         call.result = event.seq
+        if "error" in event.data and event.data["message"]["content"][0].get("isError") is not True:
+            said = f"tool/result {quoted(call_id)} names an error, and its message says that it went well"
+            self._findings.error("RESULT_DIFFERS", event.seq, said)
         self._check_order(call)
         self._check_sources(event, call)
 
@@ -145,12 +148,6 @@ class Calls:
                 self._findings.warning("CALL_UNANSWERED", call.seq, f"{said}; its turn was cut off")
         self._calls.clear()
         self._by_id.clear()
-
-
-def _is_call(block: object) -> bool:
-    return (
-        isinstance(block, Mapping) and block.get("type") == "tool-call" and isinstance(block.get("id"), str)
-    )
 
 
 _Key: TypeAlias = tuple[int | None, int | None, object]

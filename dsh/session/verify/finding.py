@@ -1,6 +1,5 @@
 """What the check of a log tells, and how a part of the check tells it."""
 
-from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -50,10 +49,6 @@ class Findings:
                 level = next(found.level for found in self.kept if found.code == code)
                 out.append(Finding(level, code, None, f"and {count - self.LIMIT} more of this kind"))
         return out
-
-
-Report: TypeAlias = Callable[[str, int | None, str], None]
-"""`Findings.error` or `Findings.warning`."""
 
 
 def quoted(value: object) -> str:

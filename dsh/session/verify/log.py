@@ -70,6 +70,7 @@ def verify(log: ReadableLog) -> Verdict:
             compactions.see(entry)
             inbox.see(entry)
     calls.finish()
+    replies.finish()
     brackets.finish()
     compactions.finish()
     return Verdict(tuple(findings.all()), calls.checked, replies.checked, requests.checked)

@@ -33,6 +33,11 @@ class Replies:
         self._findings = findings
         self.checked = 0
         """Messages that were compared with their pieces."""
+        self._has_message = False
+        self._missing: list[int] = []
+        """Where steps of the open turn ended whose reply came to a good end and became no message."""
+        self._reported: list[int] = []
+        """Those of turns that were completed."""
         self._begin()
 
     def _begin(self) -> None:
@@ -54,10 +59,26 @@ class Replies:
                 self._add(range(entry.seq, entry.seq + 1))
                 self._push(entry)
             case "assistant/message" if entry.surface == "append":
+                self._has_message = True
                 self._check(entry)
                 self._begin()
-            case "step/start" | "step/end" | "llm/retry" | "turn/start" | "turn/end":
+            case "step/end":
+                if self._is_over and self._reply.finish.get("kind") in ("stop", "tool-calls"):
+                    self._missing.append(entry.seq)
                 self._begin()
+            case "turn/end":
+                if entry.data["reason"]["kind"] == "completed":
+                    self._reported += self._missing
+                self._missing.clear()
+                self._begin()
+            case "step/start" | "llm/retry" | "turn/start":
+                self._begin()
+
+    def finish(self) -> None:
+        """The log ends. One without any message is a recording of what was streamed, and lacks none."""
+        for seq in self._reported if self._has_message else ():
+            said = "step/end: the reply of this step was streamed whole, and no assistant/message holds it"
+            self._findings.error("REPLY_MISSING", seq, said)
 
     def _add(self, span: range) -> None:
         if self._is_over:

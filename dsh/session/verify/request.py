@@ -26,10 +26,16 @@ class Requests:
         self._surface = SurfaceState()
         self._derivation = Derivation()
         self._digest = RequestDigest()
+        self._step: tuple[int | None, int | None] | None = None
+        """Turn and number of the open step."""
+        self._retry: Mapping[str, Any] | None = None
+        """The payload of the `llm/retry` that has not started."""
         self._attempt = 0
         """How many requests of the open step have a digest."""
         self.checked = 0
         """Digests that were computed again."""
+        self._has_digests = False
+        """This writer records a digest of each request."""
 
     def see(self, event: SessionEvent) -> None:
         """Take the next event; packed deltas say nothing here."""
@@ -40,13 +46,20 @@ class Requests:
             return
         match event.type:
             case "session/end-seed":
-                self._is_new_loop = True
+                self._is_new_loop, self._has_digests = True, False
             case "request/header":
                 self._check_header(event)
             case "request/context":
                 self._check_route(event)
             case "step/start":
-                self._attempt = 0
+                self._step, self._retry, self._attempt = _place(event.data), None, 0
+            case "step/end" | "turn/end":
+                self._step = self._retry = None
+            case "llm/retry":
+                self._check_place("RETRY", event)
+                self._retry = _object(event.data)
+            case "llm/retry-started":
+                self._check_retry(event)
             case "request/digest":
                 self._check_digest(event)
 
@@ -90,6 +103,37 @@ class Requests:
             said = "request/context: the same route as before is recorded again"
             self._findings.warning("CONTEXT_UNCHANGED", event.seq, said)
         self._route = event.data
+        if self._header is not None:
+            self._check_route_of("CONTEXT_DIFFERS", event, _object(event.data))
+
+    def _check_route_of(self, code: str, event: SessionEvent, found: Mapping[str, Any]) -> None:
+        """Whether provider and model are those that the request header names."""
+        asked = self._header["config"] if self._header is not None else {}
+        for key in ("provider", "model"):
+            if found.get(key) != asked.get(key):
+                said = (
+                    f"{event.type}: the {key} is {quoted(found.get(key))}, "
+                    f"the request went to {quoted(asked.get(key))}"
+                )
+                self._findings.error(code, event.seq, said)
+
+    def _check_place(self, code: str, event: SessionEvent) -> None:
+        """Whether an event about a request names the step that is open."""
+        named = _place(event.data)
+        if named != self._step:
+            where = (
+                "none is open" if self._step is None else f"open is {self._step[1]} of turn {self._step[0]}"
+            )
+            said = f"{event.type} names step {quoted(named[1])} of turn {quoted(named[0])}, {where}"
+            self._findings.error(code, event.seq, said)
+
+    def _check_retry(self, event: SessionEvent) -> None:
+        announced, self._retry = self._retry, None
+        started = _object(event.data)
+        keys = ("retryId", "turn", "step", "retry")
+        if announced is None or any(announced.get(key) != started.get(key) for key in keys):
+            said = "llm/retry-started: no llm/retry right before it announces this attempt"
+            self._findings.error("RETRY", event.seq, said)
 
     def _check_reply(self, event: SessionEvent) -> None:
         if event.surface != "append":
@@ -98,17 +142,15 @@ class Requests:
             said = "assistant/message: no request/header stands before it"
             self._findings.warning("REPLY_WITHOUT_HEADER", event.seq, said)
             return
-        source, config = event.data["message"]["source"], self._header["config"]
-        for key in ("provider", "model"):
-            if source[key] != config[key]:
-                said = (
-                    f"assistant/message: the {key} is {quoted(source[key])}, "
-                    f"the request went to {quoted(config[key])}"
-                )
-                self._findings.error("REPLY_FROM_OTHER", event.seq, said)
+        if self._has_digests and self._attempt == 0:
+            said = "assistant/message: no digest of its request is recorded, those before have one"
+            self._findings.warning("DIGEST_MISSING", event.seq, said)
+        self._check_route_of("REPLY_FROM_OTHER", event, event.data["message"]["source"])
 
     def _check_digest(self, event: SessionEvent) -> None:
-        data = event.data if isinstance(event.data, Mapping) else {}
+        data = _object(event.data)
+        self._has_digests = True
+        self._check_place("DIGEST_PLACE", event)
         self._attempt += 1
         if data.get("algorithm") != ALGORITHM:
             said = (
@@ -139,3 +181,13 @@ class Requests:
         if safe_int(data.get("attempt")) != self._attempt:
             said = f"{REQUEST_DIGEST}: attempt {quoted(data.get('attempt'))}, this is number {self._attempt}"
             self._findings.error("DIGEST_ATTEMPT", event.seq, said)
+
+
+def _object(data: Any) -> Mapping[str, Any]:
+    """A payload, which may be of any shape."""
+    return data if isinstance(data, Mapping) else {}
+
+
+def _place(data: Any) -> tuple[int | None, int | None]:
+    found = _object(data)
+    return safe_int(found.get("turn")), safe_int(found.get("step"))
