@@ -161,6 +161,12 @@ class Backend(Protocol[S]):
             OSError: it is still there, or its log is and can be deleted again.
         """
 
+    def sweep(self, before_ms: int) -> int:
+        """Remove what killed processes left before then that belongs to no stored session.
+
+        Answers how much that was; what cannot be removed stays.
+        """
+
     def pack(self, session_id: str) -> Packed | None:
         """Store a session that nobody has open anew, in less space, under its owner lock; None without one.
 

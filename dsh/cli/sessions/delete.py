@@ -80,11 +80,13 @@ def prune(older_than: str, place: Place, scope: Scope, *, dry_run: bool, yes: bo
     ]
     if not old:
         notice(f"no session is older than {older_than}")
-        return FINE
     if dry_run:
         write("".join(f"would be deleted: {one.about}\n" for one in old))
         return FINE
-    return _delete(old, backend, yes=yes)
+    code = _delete(old, backend, yes=yes)
+    if code == FINE and (count := backend.sweep(before)):
+        notice(f"removed what {count} killed {'process' if count == 1 else 'processes'} left unfinished")
+    return code
 
 
 def _place_of(log: Log) -> str:

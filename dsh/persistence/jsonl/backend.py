@@ -24,6 +24,7 @@ from dsh.persistence.jsonl import frames, writer
 from dsh.persistence.jsonl.erase import erase
 from dsh.persistence.jsonl.figures import figures_of
 from dsh.persistence.jsonl.layout import LOG_NAMES, Encoding, log_path, session_dir
+from dsh.persistence.jsonl.leftovers import drop_temporary, sweep
 from dsh.persistence.jsonl.lookup import folders_of, logs_in, logs_of, projects, stored_ids
 from dsh.persistence.jsonl.raw import read_header, read_raw, read_text
 from dsh.persistence.jsonl.reader import StoredLog, read_log
@@ -254,6 +255,7 @@ class JsonlBackend:
         log.identity = stored.identity
         log.lacks_newline = stored.lacks_newline
         self._open[session_id] = log
+        drop_temporary(self._files, path.parent)
         return stored
 
     def append(self, header: SessionHeader, entries: Sequence[Entry]) -> None:
@@ -391,6 +393,10 @@ class JsonlBackend:
             erase(self._files, folder)
         self._open.pop(session_id, None)
         return path is not None
+
+    def sweep(self, before_ms: int) -> int:
+        """Remove the folders of sessions whose first write or deletion was cut off. Answers how many."""
+        return sweep(self._files, self.root, before_ms)
 
     def close(self) -> None:
         """Give every lock back."""

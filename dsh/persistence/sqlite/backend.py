@@ -310,6 +310,10 @@ class SqliteBackend:
             owner.release()
         return was_there
 
+    def sweep(self, before_ms: int) -> int:
+        """Remove the lock files of processes that were killed. Answers how many."""
+        return self._owners.sweep(before_ms)
+
     def pack(self, session_id: str) -> Packed | None:
         """There is nothing to pack.
 

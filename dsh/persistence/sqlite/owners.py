@@ -69,6 +69,16 @@ class Owners:
         for path in self.folder.glob(f"{_name(session_id)}.cut-*"):
             path.unlink(missing_ok=True)
 
+    def sweep(self, before_ms: int) -> int:
+        """Remove locks older than that which nobody holds; answers how many."""
+        removed = 0
+        for path in self.folder.glob(f"*{_LOCK}"):
+            with contextlib.suppress(SessionBusy, OSError):
+                if path.lstat().st_mtime_ns // 1_000_000 < before_ms:
+                    _Locked(OwnerLock.acquire(self.folder, path.name)).release()
+                    removed += 1
+        return removed
+
 
 def _name(session_id: str) -> str:
     """A file name for a session; of an id too long for one, a digest."""
@@ -108,3 +118,7 @@ class MemoryOwners:
 
     def clear(self, session_id: str) -> None:
         """There is nothing."""
+
+    def sweep(self, before_ms: int) -> int:
+        """There is nothing."""
+        return 0

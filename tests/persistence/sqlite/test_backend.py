@@ -1,6 +1,7 @@
 """One session in the database: what is stored, seen, refused, mended and removed."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -514,3 +515,20 @@ def test_json_is_read_whoever_wrote_it(tmp_path: Path, data: str) -> None:
     event: Any = next(view_of(backend, "s").events()).to_json()
     assert event["data"] == {"turn": 1}
     backend.close()
+
+
+def test_locks_that_killed_processes_left_are_swept_away_and_held_ones_stay(tmp_path: Path) -> None:
+    path = stored(tmp_path / "s.db", log())
+    folder = tmp_path / "s.db-owners"
+    (folder / "dead.lock").write_text("")
+    (folder / "s.cut-5-01").write_text("kept")
+    os.utime(folder / "dead.lock", (5, 5))
+    owner = SqliteBackend(path)
+    owner.open("s")
+
+    assert SqliteBackend(path).sweep(4000) == 0
+    assert SqliteBackend(path).sweep(6000) == 1
+    assert sorted(file.name for file in folder.iterdir()) == ["s.cut-5-01", "s.lock"]
+    assert SqliteBackend(path).sweep(1 << 50) == 0
+    owner.close()
+    assert SqliteBackend(tmp_path / "none.db").sweep(6000) == SqliteBackend(":memory:").sweep(6000) == 0
