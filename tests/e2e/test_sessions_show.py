@@ -31,12 +31,22 @@ def test_a_job_is_shown_and_exported(tmp_path: Path) -> None:
     assert page.stdout.endswith("</html>\n")
 
 
-def test_a_job_that_was_killed_is_shown_as_far_as_it_came(tmp_path: Path) -> None:
+def test_a_job_that_runs_and_then_is_killed_is_shown_as_far_as_it_came(tmp_path: Path) -> None:
     space = Workspace(tmp_path)
     process = space.start("--profile", "demo", "Run: touch began; sleep 30")
     deadline = time.monotonic() + 30
     while not (space.work / "began").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
+
+    running = space.run("sessions", "show", "last")
+    text = space.run("sessions", "export", "last", "-o", "running.md")
+
+    assert running.code == text.code == 0
+    assert f"process {process.pid} on host " in running.stderr
+    assert running.stderr.endswith("goes on with the session; this is what is stored so far\n")
+    assert "▸ bash no result\n" in running.stdout
+    assert "interrupted" not in running.stdout + (space.work / "running.md").read_text()
+
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate(timeout=30)
 

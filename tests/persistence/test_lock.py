@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dsh.persistence.error import SessionBusy
-from dsh.persistence.lock import OwnerLock
+from dsh.persistence.lock import LOCK_NAME, OwnerLock, owner_told
 
 HOLD = """
 import sys, time, pathlib
@@ -34,8 +34,10 @@ def test_the_lock_names_its_owner_to_the_second_process(tmp_path: Path) -> None:
             OwnerLock.acquire(tmp_path)
 
         assert caught.value.code == "SESSION_BUSY"
+        assert str(owner_told(tmp_path)).startswith(f"process {other.pid} on host ")
         other.kill()
 
+    assert owner_told(tmp_path) is None
     OwnerLock.acquire(tmp_path).release()  # it went with its process
 
 
@@ -99,3 +101,19 @@ def test_where_nothing_can_be_locked_the_error_names_the_file(
     monkeypatch.setattr("fcntl.flock", refuse)
     with pytest.raises(OSError, match=r"No locks available.*owner\.lock"):
         OwnerLock.acquire(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"{}", b"[]", b"null", b"\xff", b"[" * 99, b'{"pid": "x", "host": 3}', None]
+)
+def test_a_reader_is_told_of_no_owner_where_none_is_signed(tmp_path: Path, text: bytes | None) -> None:
+    if text is not None:
+        (tmp_path / LOCK_NAME).write_bytes(text)
+
+    assert owner_told(tmp_path) is None
+
+
+def test_a_signed_lock_that_nobody_holds_has_no_owner(tmp_path: Path) -> None:
+    OwnerLock.acquire(tmp_path).release()  # signed by this process, which is alive
+
+    assert owner_told(tmp_path) is None

@@ -6,9 +6,8 @@ from typing import Literal
 
 from dsh.cli.sessions.conversation import conversation
 from dsh.cli.sessions.place import Place
-from dsh.cli.sessions.reading import failed, opened
+from dsh.cli.sessions.reading import Opened, failed, opened
 from dsh.cli.sessions.sink import to_new_file, to_output
-from dsh.cli.sessions.target import Log
 from dsh.errors import DshError
 from dsh.persistence.error import RawLogUnsupported
 from dsh.persistence.view import LogView
@@ -37,11 +36,10 @@ def export(target: str, place: Place, *, form: Form | None, output: str) -> int:
     found = opened(target, place)
     if found is None:
         return 1
-    log, view = found
     if form is None:
         form = FORMS.get(Path(output).suffix.lower(), "jsonl")
     try:
-        pieces = _pieces(log, view, form)
+        pieces = _pieces(found, form)
         if output not in ("", "-"):
             to_new_file(Path(output), pieces)
             return 0
@@ -51,16 +49,17 @@ def export(target: str, place: Place, *, form: Form | None, output: str) -> int:
     return 0
 
 
-def _pieces(log: Log, view: LogView, form: Form) -> Iterable[str | bytes]:
+def _pieces(found: Opened, form: Form) -> Iterable[str | bytes]:
+    log, view, is_running = found
     if form == "markdown":
         from dsh.cli.sessions.markdown import markdown
 
-        return markdown(view, conversation(view))
+        return markdown(view, conversation(view, is_running=is_running))
     if form == "html":
         from dsh.cli.sessions.html import page
 
-        return page(view, conversation(view))
-    if view.needs_repair:
+        return page(view, conversation(view, is_running=is_running))
+    if view.needs_repair and not is_running:
         return json_lines(view)
     try:
         return (log.raw(),)

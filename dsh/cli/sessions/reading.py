@@ -1,6 +1,7 @@
 """Opens the log of a TARGET for a command that draws it; what is wrong with it goes to standard error."""
 
 import shlex
+from typing import NamedTuple
 
 from dsh.cli.sessions.ask import told
 from dsh.cli.sessions.place import Place
@@ -11,8 +12,18 @@ from dsh.persistence.error import LogRefusal, NotAFile, NotASessionLog
 from dsh.persistence.view import LogView
 
 
-def opened(target: str, place: Place) -> tuple[Log, LogView] | None:
-    """The log and its repaired view; None after the reason was told.
+class Opened(NamedTuple):
+    """A log that is read."""
+
+    log: Log
+    view: LogView
+    """Repaired."""
+    is_running: bool
+    """A process is about to write what the view says to be missing."""
+
+
+def opened(target: str, place: Place) -> Opened | None:
+    """The log of a target; None after the reason was told.
 
     Raises:
         CompositionError, UsageError: of the place, not of the log.
@@ -34,9 +45,13 @@ def opened(target: str, place: Place) -> tuple[Log, LogView] | None:
     if (torn := view.torn) is not None:
         read = f"{torn.recovered or 'no'} events could be read"
         notice(f"dsh: {log.place}: {torn.reason}; of {torn.extent} {read}")
-    if count := len(view.closers):
-        notice(f"dsh: {log.place}: the session was cut off; closing events that are not stored: {count}")
-    return log, view
+    writer = log.writer() if view.closers else None
+    if writer is not None:
+        notice(f"dsh: {log.place}: {writer} goes on with the session; this is what is stored so far")
+    elif count := len(view.closers):
+        cut_off = "was cut off" if log.path is not None else "was cut off or is still open"
+        notice(f"dsh: {log.place}: the session {cut_off}; closing events that are not stored: {count}")
+    return Opened(log, view, writer is not None)
 
 
 def failed(error: DshError | OSError, *, hint: str = "") -> int:

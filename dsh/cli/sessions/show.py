@@ -31,10 +31,9 @@ def show(target: str, place: Place, *, chunks: bool, raw: bool) -> int:
     found = opened(target, place)
     if found is None:
         return 1
-    log, view = found
     look = look_of_output()
-    to_output(heading(view, log.place, look))
-    to_output(drawn(conversation(view, pieces=chunks), look))
+    to_output(heading(found.view, found.log.place, look))
+    to_output(drawn(conversation(found.view, pieces=chunks, is_running=found.is_running), look))
     return 0
 
 

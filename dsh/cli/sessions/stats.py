@@ -42,7 +42,7 @@ def stats(target: str, place: Place, *, rows: bool, as_json: bool) -> int:
     found = opened(target, place)
     if found is None:
         return 1
-    log, session = found
+    log, session, _ = found
     figures = view(fold(STATS, session.walk()), _prices())
     turns = timeline(session.walk())
     if as_json:

@@ -58,6 +58,12 @@ class Log(NamedTuple):
         """The repaired view. Raises as `stored`."""
         return build_view(self.stored())
 
+    def writer(self) -> str | None:
+        """The process that has the session open, as far as that can be told without the lock."""
+        from dsh.persistence.lock import owner_told
+
+        return None if self.path is None else owner_told(self.path.parent)
+
     def figures(self) -> StorageFigures:
         """What the storage consists of. Raises as `stored`."""
         if self.backend is not None and self.session_id is not None:
