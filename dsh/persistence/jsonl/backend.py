@@ -1,13 +1,12 @@
 """The JSONL backend: one append-only file a session. Synchronous; the coordinator calls it in its worker.
 
-A log open for writing is known by path, identity and owner lock. A log in either encoding is read, and
-appended to in the encoding it has.
+A log in either encoding is read, and appended to in the encoding it has.
 """
 
-import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from dsh.persistence.backend import (
     Listing,
@@ -19,47 +18,27 @@ from dsh.persistence.backend import (
     Tail,
 )
 from dsh.persistence.error import PersistenceError, SessionCollision, SessionCorruption
-from dsh.persistence.files import Files, Identity
-from dsh.persistence.jsonl import frames, writer
+from dsh.persistence.files import Files
+from dsh.persistence.jsonl import writer
 from dsh.persistence.jsonl.erase import erase
 from dsh.persistence.jsonl.figures import figures_of
-from dsh.persistence.jsonl.layout import LOG_NAMES, Encoding, log_path, session_dir
+from dsh.persistence.jsonl.layout import Encoding, log_path, session_dir
 from dsh.persistence.jsonl.leftovers import drop_temporary, sweep
 from dsh.persistence.jsonl.lookup import folders_of, logs_in, logs_of, projects, stored_ids
-from dsh.persistence.jsonl.raw import read_header, read_raw, read_text
+from dsh.persistence.jsonl.open_log import OpenLog
+from dsh.persistence.jsonl.raw import read_header, read_raw
 from dsh.persistence.jsonl.reader import StoredLog, read_log
-from dsh.persistence.jsonl.repack import repack, same_events
-from dsh.persistence.jsonl.stable import read_bytes, revision_of
+from dsh.persistence.jsonl.stable import revision_of
 from dsh.persistence.jsonl.suffix import read_suffix
-from dsh.persistence.jsonl.writer import UncleanTail
-from dsh.persistence.lock import OwnerLock
 from dsh.persistence.system import problem_of
 from dsh.persistence.view import build_view
-from dsh.session.chunk_row import pack
-from dsh.session.chunk_run import Entry, expand
+from dsh.session.chunk_run import Entry
 from dsh.session.header import SessionHeader
-from dsh.session.value import encode
+
+T = TypeVar("T")
 
 PLACES_KEPT = 1024
 """So many sessions are remembered by their place."""
-
-_log = logging.getLogger("dsh.session-persistence")
-
-
-class _OpenLog:
-    """A log this process writes: what it is known to be, and the lock on it."""
-
-    __slots__ = ("encoding", "identity", "lacks_newline", "lock", "path", "unclean")
-
-    def __init__(self, path: Path, encoding: Encoding, lock: OwnerLock | None) -> None:
-        self.path = path
-        self.encoding: Encoding = encoding
-        self.lock = lock
-        self.identity: Identity | None = None
-        """None until the file exists."""
-        self.lacks_newline = False
-        self.unclean = 0
-        """Bytes that a failed append may have left behind the known end."""
 
 
 class JsonlBackend:
@@ -78,7 +57,7 @@ class JsonlBackend:
         self._encoding: Encoding = encoding
         self._pack_chunks = pack_chunks
         self._files = files or Files()
-        self._open: dict[str, _OpenLog] = {}
+        self._open: dict[str, OpenLog] = {}
         self._places: dict[str, Path] = {}
         """Where logs were found; looked at before every project is, the one used last is the last."""
 
@@ -91,7 +70,10 @@ class JsonlBackend:
 
     def is_taken(self, header: SessionHeader) -> bool:
         """Whether a log lies where this one would: two look-ups of names."""
-        return bool(logs_in(session_dir(self.root, header.id, header.cwd)))
+        try:
+            return bool(logs_in(session_dir(self.root, header.id, header.cwd)))
+        except OSError:  # the first write will say so
+            return False
 
     def find(self, session_id: str) -> str | None:
         """Where a session is stored, or None. Raises as `_find`."""
@@ -108,7 +90,7 @@ class JsonlBackend:
         Raises:
             SessionCorruption: there is more than one.
         """
-        if (log := self._open.get(session_id)) is not None and log.identity is not None:
+        if (log := self._open.get(session_id)) is not None and log.exists:
             return log.path
         known = self._places.pop(session_id, None)
         if known is not None and logs_in(known.parent) == [known]:
@@ -128,42 +110,52 @@ class JsonlBackend:
 
     # -- reading -----------------------------------------------------------------------------------
 
+    def _read(self, session_id: str, read: Callable[[Path], T]) -> T | None:
+        """What `read` makes of a session's log, or None; also where it is deleted just now."""
+        path = self._find(session_id)
+        if path is None:
+            return None
+        try:
+            return read(path)
+        except FileNotFoundError:
+            if os.path.lexists(path):
+                raise
+            return None
+
     def load(self, session_id: str) -> StoredLog | None:
         """The stored log of a session, or None.
 
         Raises:
             SessionCorruption, SessionFormatUnsupported, OSError
         """
-        path = self._find(session_id)
-        if path is None:
-            return None
+        return self._read(session_id, lambda path: self._load(path, session_id))
+
+    def _load(self, path: Path, session_id: str) -> StoredLog:
         stored = read_log(path)
         self._check_identity(stored.header, path, session_id)
         return stored
 
     def load_from(self, session_id: str, seq: int) -> Tail | None:
         """The stored events from `seq` on, or None. Raises as `load`."""
-        path = self._find(session_id)
-        if path is None:
-            return None
-        tail = read_suffix(path, seq)
-        self._check_identity(tail.header, path, session_id)
-        return tail
+
+        def read(path: Path) -> Tail:
+            tail = read_suffix(path, seq)
+            self._check_identity(tail.header, path, session_id)
+            return tail
+
+        return self._read(session_id, read)
 
     def revision(self, session_id: str) -> str | None:
         """The revision of the stored log, or None."""
-        path = self._find(session_id)
-        return None if path is None else revision_of(path.stat())
+        return self._read(session_id, lambda path: revision_of(path.stat()))
 
     def read_raw(self, session_id: str) -> RawLog | None:
         """The committed text of the stored log, or None. The version is not looked at."""
-        path = self._find(session_id)
-        return None if path is None else RawLog(path=path, content=read_raw(path, session_id))
+        return self._read(session_id, lambda path: RawLog(path=path, content=read_raw(path, session_id)))
 
     def figures(self, session_id: str) -> StorageFigures | None:
         """What the stored log consists of, or None. Raises as `figures_of`."""
-        path = self._find(session_id)
-        return None if path is None else figures_of(path)
+        return self._read(session_id, figures_of)
 
     def _check_identity(self, header: SessionHeader, path: Path, session_id: str | None) -> None:
         """A log's header must derive the place where it lies.
@@ -241,19 +233,16 @@ class JsonlBackend:
             SessionBusy: somebody else writes it.
             SessionCorruption, SessionFormatUnsupported, OSError: the lock is given back.
         """
-        path = self._find(session_id)
-        if path is None:
-            return None
-        lock = OwnerLock.acquire(path.parent)
+        return self._read(session_id, lambda path: self._open_log(path, session_id))
+
+    def _open_log(self, path: Path, session_id: str) -> StoredLog:
+        log = OpenLog(self._files, path, self._encoding, pack_chunks=self._pack_chunks)
         try:
-            stored = read_log(path)
-            self._check_identity(stored.header, path, session_id)
+            stored = self._load(path, session_id)
         except BaseException:
-            lock.release()
+            log.rest()
             raise
-        log = _OpenLog(path, stored.encoding, lock)
-        log.identity = stored.identity
-        log.lacks_newline = stored.lacks_newline
+        log.found(stored)
         self._open[session_id] = log
         drop_temporary(self._files, path.parent)
         return stored
@@ -266,71 +255,22 @@ class JsonlBackend:
         """
         log = self._open.get(header.id)
         if log is None:
-            log = self._reserve(header)
-        elif log.lock is None:
-            log.lock = OwnerLock.acquire(log.path.parent)
-        text = self._text(entries)
-        if log.identity is None:
-            log.identity = self._create(log, header, text)
-            return
-        data = self._encoded(log.encoding, b"\n" + text if log.lacks_newline else text)
+            path = log_path(self.root, header.id, header.cwd, self._encoding)
+            writer.make_dirs(self._files, path.parent)
+            log = OpenLog(self._files, path, self._encoding, pack_chunks=self._pack_chunks)
+            self._open[header.id] = log
         try:
-            log.identity = writer.append(self._files, log.path, data, log.identity, unclean=log.unclean)
-        except UncleanTail as error:
-            log.unclean = max(log.unclean, error.written)
-            raise
-        log.lacks_newline, log.unclean = False, 0
-
-    def _reserve(self, header: SessionHeader) -> _OpenLog:
-        path = log_path(self.root, header.id, header.cwd, self._encoding)
-        writer.make_dirs(self._files, path.parent)
-        log = _OpenLog(path, self._encoding, OwnerLock.acquire(path.parent))
-        self._open[header.id] = log
-        return log
-
-    def _create(self, log: _OpenLog, header: SessionHeader, text: bytes) -> Identity:
-        """The header is a frame of its own, the first batch another; both become visible at once."""
-        line = encode(header.to_line()) + b"\n"
-        data = self._encoded(log.encoding, line) + (self._encoded(log.encoding, text) if text else b"")
-        other = log.path.with_name(LOG_NAMES["plain" if log.encoding == "zstd" else "zstd"])
-        try:
-            return writer.create(self._files, log.path, data, session_id=header.id, other=other)
+            log.append(header, entries)
         except SessionCollision:
             self.release(header.id)
             raise
 
     def repair(self, stored: StoredLog, closers: Sequence[Entry], recovered: Sequence[Entry]) -> None:
-        """Cut the torn tail of an open log and add closers. The bytes cut off are kept beside it.
-
-        With a tail the file is replaced as a whole, so that a crash leaves either the old one or the new.
-
-        Raises:
-            SessionFileChanged, OSError: the log is as it was.
-        """
-        if stored.torn is None:
-            if closers:
-                self.append(stored.header, closers)
-            return
-        log = self._open[stored.header.id]
-        assert log.identity is not None
-        data, found = read_bytes(log.path)
-        if Identity.of(found) != log.identity:
-            raise SessionCorruption("the log changed while it was being repaired", path=str(log.path))
-        keep, tail = data[: stored.torn.keep], data[stored.torn.keep :]
-        aside = writer.keep_aside(self._files, log.path, tail, stored.torn.keep)
-        text = self._text((*recovered, *closers))
-        if text:
-            keep += self._encoded(log.encoding, b"\n" + text if log.lacks_newline else text)
-            log.lacks_newline = False
-        log.identity = writer.replace(self._files, log.path, keep, log.identity)
-        _log.warning(
-            "%s: %s; %d bytes were cut off at byte %d and kept in %s",
-            log.path,
-            stored.torn.reason,
-            len(tail),
-            stored.torn.keep,
-            aside.name,
-        )
+        """Cut the torn tail of an open log and add closers. Raises as `OpenLog.cut` and `append`."""
+        if stored.torn is not None:
+            self._open[stored.header.id].cut(stored.torn, (*recovered, *closers))
+        elif closers:
+            self.append(stored.header, closers)
 
     def pack(self, session_id: str) -> Packed | None:
         """Write a stored log anew: runs joined, in few large frames. It is repaired first where it has to be.
@@ -348,32 +288,14 @@ class JsonlBackend:
             view = build_view(stored)
             if view.needs_repair:
                 self.repair(stored, view.closers, view.recovered)
-            return self._pack(self._open[session_id])
+            return self._open[session_id].pack()
         finally:
             self.release(session_id)
 
-    def _pack(self, log: _OpenLog) -> Packed:
-        assert log.identity is not None
-        old = read_text(log.path)
-        line, _, records = old.content.partition(b"\n")
-        batches = repack(records)
-        data = b"".join(self._encoded(log.encoding, text) for text in (line + b"\n", *batches))
-        packed = Packed(before=old.stored_bytes, after=len(data))
-        if packed.after >= packed.before:
-            return Packed(packed.before, packed.before)
-        if not same_events(records, b"".join(batches)):
-            raise SessionCorruption(
-                "packing would change its events; it was left as it is", path=str(log.path)
-            )
-        writer.replace(self._files, log.path, data, log.identity, written_ns=log.path.stat().st_mtime_ns)
-        return packed
-
     def rest(self, session_id: str) -> None:
         """Give the lock back but remember the file: the next append takes the lock again."""
-        log = self._open.get(session_id)
-        if log is not None and log.lock is not None:
-            log.lock.release()
-            log.lock = None
+        if (log := self._open.get(session_id)) is not None:
+            log.rest()
 
     def release(self, session_id: str) -> None:
         """Forget an open log and give its lock back."""
@@ -402,11 +324,3 @@ class JsonlBackend:
         """Give every lock back."""
         for session_id in list(self._open):
             self.release(session_id)
-
-    def _text(self, entries: Sequence[Entry]) -> bytes:
-        rows = pack(entries) if self._pack_chunks else (event.to_json() for event in expand(entries))
-        return b"".join(encode(row) + b"\n" for row in rows)
-
-    @staticmethod
-    def _encoded(encoding: Encoding, text: bytes) -> bytes:
-        return frames.encode_frame(text) if encoding == "zstd" else text

@@ -264,3 +264,35 @@ def test_a_lock_at_rest_is_free_for_others_and_a_changed_file_is_noticed(tmp_pat
     with pytest.raises(Exception, match="size changed"):
         first.append(header, entries[6:])
     first.close()
+
+
+def test_a_session_that_goes_while_it_is_looked_at_is_absent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "sessions"
+    header, entries = golden(tmp_path)
+    other = JsonlBackend(root)
+
+    class Late(JsonlBackend):
+        """Somebody deletes what was found before it can be opened."""
+
+        def _find(self, session_id: str) -> Path | None:
+            found = super()._find(session_id)
+            other.delete(session_id)
+            return found
+
+    late = Late(root)
+    looks = (
+        late.load,
+        late.open,
+        late.revision,
+        late.read_raw,
+        late.figures,
+        lambda id_: late.load_from(id_, 3),
+    )
+    for look in looks:
+        other.append(header, entries)
+        other.release(header.id)
+        assert look(header.id) is None
+        assert list(root.rglob("*")) == []
+    late.close()
