@@ -47,6 +47,24 @@ def test_what_counts_is_the_last_write_and_not_when_it_began(home: Home, call: C
     assert home.ids() == ["resumed"]
 
 
+def test_what_a_killed_process_left_unfinished_goes_too(home: Home, call: Call) -> None:
+    home.store("young")
+    (log,) = home.sessions.rglob("session.jsonl*")
+    folder = log.parent.with_name("child")
+    folder.mkdir()
+    for name in ("owner.lock", "session.jsonl.zstd.0123456789ab.tmp"):
+        (folder / name).write_text("said in confidence")
+
+    assert pruned(call).err == "no session is older than 1d\n" and folder.exists()
+    os.utime(folder, (5, 5))
+    assert "removed" not in pruned(call, dry_run=True).err and folder.exists()
+
+    told = pruned(call)
+    assert (told.code, told.out) == (0, "")
+    assert told.err.endswith("removed what 1 killed process left unfinished\n")
+    assert not folder.exists() and home.ids() == ["young"]
+
+
 def test_a_session_from_the_future_is_young(home: Home, call: Call) -> None:
     """SL-09."""
     home.store("ahead", age_s=-5 * DAY_S)
