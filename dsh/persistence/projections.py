@@ -21,6 +21,8 @@ VERSION = 1
 """Of the file's shape; another one counts as no file."""
 MAX_BYTES = 16 * 1024 * 1024
 """A larger file is none of ours."""
+MAX_ROW_BYTES = 1024 * 1024
+"""A larger state is not stored, it is folded again: it would be written at every end of a turn."""
 
 
 def sidecar_path(log: Path) -> Path:
@@ -46,7 +48,9 @@ def read_rows(path: Path, header: SessionHeader) -> dict[str, Row]:
 
 
 def write_rows(path: Path, header: SessionHeader, rows: Rows) -> bool:
-    """Put these rows in place of those that are there, in one step. False where the folder is gone.
+    """Put these rows in place of those that are there, in one step, and leave out those that are too large.
+
+    Answers False where the folder is gone.
 
     Not synced to disk: what a crash of the machine loses is folded again. The folder is not made, so that a
     session which was deleted meanwhile stays so.
@@ -55,7 +59,8 @@ def write_rows(path: Path, header: SessionHeader, rows: Rows) -> bool:
         OSError: it cannot be written; what was there is there.
     """
     stored = {key: {"ver": row.ver, "seq": row.seq, "val": row.val} for key, row in rows.items()}
-    data = encode({"version": VERSION, "identity": _identity(header), "rows": stored})
+    kept = {key: row for key, row in stored.items() if len(encode(row)) <= MAX_ROW_BYTES}
+    data = encode({"version": VERSION, "identity": _identity(header), "rows": kept})
     made = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         fd = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

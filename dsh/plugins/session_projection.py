@@ -111,11 +111,11 @@ class ProjectionRegistry(Service):
         begun = self._cells.get(session, {})
         self._advance(session, [unit for unit in shown if unit.key not in begun], stop=seq)
         cells = self._cells[session]
-        before = [cells[unit.key].state for unit in shown]
+        before = [(unit, cells[unit.key], cells[unit.key].state) for unit in shown]
         self._advance(session, shown)
-        for unit, state in zip(shown, before, strict=True):
-            cell = cells[unit.key]
-            if cell.state is not state and not cell.is_stale:
+        for unit, cell, state in before:
+            is_registered = cells.get(unit.key) is cell  # a watcher may have let it go meanwhile
+            if is_registered and cell.state is not state and not cell.is_stale:
                 self._tell(session, unit, cell, seq)
 
     def _tell(self, session: Session, unit: Unit[Any], cell: _Cell, seq: int) -> None:

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsh.persistence.projections import FILE, MAX_BYTES, read_rows, sidecar_path, title_of, write_rows
+from dsh.persistence.projections import (
+    FILE,
+    MAX_BYTES,
+    MAX_ROW_BYTES,
+    read_rows,
+    sidecar_path,
+    title_of,
+    write_rows,
+)
 from dsh.session.header import SessionHeader
 from dsh.session.projection.fold import Row
 from dsh.session.value import encode, freeze
@@ -43,6 +51,15 @@ def test_rows_of_an_earlier_session_in_the_same_place_are_not_this_one_s(
     write_rows(tmp_path / FILE, HEADER, ROWS)
 
     assert read_rows(tmp_path / FILE, header) == {}
+
+
+def test_a_state_that_has_grown_too_large_is_left_out_and_costs_the_others_nothing(tmp_path: Path) -> None:
+    path = tmp_path / FILE
+
+    assert write_rows(path, HEADER, {**ROWS, "grows": Row(0, 3, "x" * MAX_ROW_BYTES)})
+
+    assert read_rows(path, HEADER) == ROWS
+    assert path.stat().st_size < 1000
 
 
 def test_a_folder_that_is_gone_is_not_made_again(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The registry of projections: who is told what, what a unit that fails costs, and what a delta costs."""
 
 import logging
+import sys
 from typing import Any
 
 import pytest
@@ -32,6 +33,14 @@ def counting(key: str = "count", version: int = 0, **changes: Any) -> Unit[int]:
         "view": int,
     }  # fmt: skip
     return Unit(**{**fields, **changes})
+
+
+def nested(depth: int) -> Any:
+    """Deeper than a log may be."""
+    value: Any = 0
+    for _ in range(depth):
+        value = [value]
+    return value
 
 
 def _one_more(count: int, _: Entry) -> int:
@@ -118,6 +127,30 @@ async def test_a_watcher_that_fails_costs_the_others_nothing(caplog: pytest.LogC
     await ctx.dispose()
 
 
+@aio
+async def test_a_watcher_may_let_units_and_watchers_go(caplog: pytest.LogCaptureFixture) -> None:
+    ctx, projections, log = await mounted()
+    projections.register(counting("first"))
+    second = projections.register(counting("second"))
+    projections.register(counting("third"))
+    told: list[str] = []
+
+    def leave(change: ProjectionChanged) -> None:
+        if change.key == "first":
+            second()
+            watching()
+            projections.snapshot(log)
+
+    watching = projections.watch(leave)
+    projections.watch(lambda change: told.append(change.key))
+    mode(log)
+    mode(log)
+
+    assert told == ["first", "third"] * 2
+    assert caplog.records == []
+    await ctx.dispose()
+
+
 def failing(count: int, entry: Entry) -> int:
     raise RuntimeError(f"broken at {count}")
 
@@ -130,8 +163,11 @@ def failing(count: int, entry: Entry) -> int:
         counting("broken", view=lambda _: object()),
         counting("broken", init=lambda: 1 / 0),
         counting("broken", apply=lambda _, __: object(), view=lambda _: 0),
+        counting("broken", apply=lambda _, __: nested(600), view=lambda _: 0),
+        counting("broken", apply=lambda _, entry: entry.data.update({}) or 1),
+        counting("broken", apply=lambda _, __: sys.exit(3)),
     ],
-    ids=["apply", "view", "init", "state"],
+    ids=["apply", "view", "init", "state", "depth", "payload", "exit"],
 )
 @aio
 async def test_a_unit_that_fails_is_stale_with_one_warning_and_the_others_go_on(

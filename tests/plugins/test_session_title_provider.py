@@ -255,6 +255,66 @@ async def test_a_rename_during_a_refresh_wins() -> None:
 
 
 @aio
+async def test_of_two_refreshes_the_later_one_counts() -> None:
+    async with titled() as it:
+        await it.prompt("one")
+        it.provider.gate.clear()
+        first = asyncio.create_task(it.service.refresh(it.agent.session))
+        await until(lambda: len(it.provider.requests) == 2)
+        second = asyncio.create_task(it.service.refresh(it.agent.session))
+        await until(lambda: len(it.provider.requests) == 3)
+        it.provider.gate.set()
+
+        assert (await first, await second) == (None, "title 3")
+        assert it.titles[-2:] == [("title 1", "provider"), ("title 3", "provider")]
+
+
+@aio
+async def test_who_stops_waiting_for_a_refresh_stops_it() -> None:
+    async with titled() as it:
+        await it.prompt("one")
+        it.provider.gate.clear()
+        refreshing = asyncio.create_task(it.service.refresh(it.agent.session))
+        await until(lambda: len(it.provider.requests) == 2)
+        refreshing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await refreshing
+        it.provider.gate.set()
+        await asyncio.sleep(0.01)
+
+        assert (it.provider.cancelled, it.titles[-1]) == (1, ("title 1", "provider"))
+        assert await it.service.refresh(it.agent.session) == "title 3"
+
+
+@aio
+async def test_an_answer_after_the_cancel_is_dropped_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    """A provider that goes on when it is told to stop."""
+
+    class Stubborn(Provider):
+        async def generate(self, request: TitleRequest) -> ProvidedTitle:
+            while True:
+                try:
+                    return await super().generate(request)
+                except asyncio.CancelledError:
+                    self.answer = RuntimeError("too late")
+
+    async with loop(text("done"), rows=[(session_title, CONFIG)]) as it:
+        provider = Stubborn()
+        it.ctx.use(TITLES).register(provider)
+        agent = await it.agent()
+        provider.gate.clear()
+        await it.prompt(agent, "go")
+        await until(lambda: bool(provider.requests))
+        it.ctx.use(TITLES).rename(agent.session, "mine")
+        await until(lambda: provider.cancelled == 1)
+        provider.gate.set()
+        await asyncio.sleep(0.01)
+
+        assert data_of(agent.session, "session/title")[-1]["title"] == "mine"
+        assert [r.message for r in caplog.records if r.levelname in ("WARNING", "ERROR")] == []
+
+
+@aio
 async def test_without_a_provider_a_refresh_writes_the_fallback() -> None:
     async with loop(text("done"), rows=[(session_title, CONFIG)]) as it:
         agent = await it.agent()
