@@ -4,10 +4,11 @@ Pure: what is read becomes a view here, and nothing is written.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 from dsh.persistence.error import OtherVersion, SessionCorruption, UnknownType
 from dsh.persistence.stored import Stored, Torn
-from dsh.session.chunk_run import Entry
+from dsh.session.chunk_run import Entry, entry_start
 from dsh.session.error import CorruptLog, SessionError, UnsupportedLog
 from dsh.session.event import SessionEvent
 from dsh.session.fork import ForkSeed, boundary_of_turn, fork_of
@@ -65,6 +66,10 @@ class LogView:
     def walk(self) -> Iterator[Entry]:
         """All events one entry at a time, packed runs left packed; costs no memory beyond one of them."""
         return self._session.walk()
+
+    def stored(self) -> Iterator[Entry]:
+        """The same of the stored events alone, without the closers."""
+        return takewhile(lambda entry: entry_start(entry) < self.stored_length, self.walk())
 
     def last(self, kind: str) -> SessionEvent | None:
         """The last event of a type, packed deltas not counted."""

@@ -41,7 +41,10 @@ def test_a_job_that_runs_and_then_is_killed_is_shown_as_far_as_it_came(tmp_path:
     running = space.run("sessions", "show", "last")
     text = space.run("sessions", "export", "last", "-o", "running.md")
 
-    assert running.code == text.code == 0
+    stats = space.run("sessions", "stats", "last")
+
+    assert running.code == text.code == stats.code == 0
+    assert "turn 1: no end in " in stats.stdout
     assert f"process {process.pid} on host " in running.stderr
     assert running.stderr.endswith("goes on with the session; this is what is stored so far\n")
     assert "▸ bash no result\n" in running.stdout

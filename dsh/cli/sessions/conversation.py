@@ -26,7 +26,7 @@ from dsh.cli.sessions.event_note import ending, note_of, retry_note
 from dsh.cli.sessions.foreign import at, integer_at, json_text, object_at, objects_at, text_at
 from dsh.cli.sessions.streamed import Streamed
 from dsh.persistence.view import LogView
-from dsh.session.chunk_run import ChunkRun, entry_start
+from dsh.session.chunk_run import ChunkRun
 from dsh.session.event import SessionEvent
 from dsh.session.value import JsonObject
 
@@ -39,9 +39,7 @@ def conversation(view: LogView, *, pieces: bool = False, is_running: bool = Fals
         is_running: somebody goes on with it, so that what repair would add is left out.
     """
     reading = _Reading(view)
-    for entry in view.walk():
-        if is_running and entry_start(entry) >= view.stored_length:
-            break
+    for entry in view.stored() if is_running else view.walk():
         if isinstance(entry, ChunkRun):
             reading.streamed.add_run(entry)
             if pieces:

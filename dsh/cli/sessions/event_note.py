@@ -153,8 +153,9 @@ def _summary(data: JsonObject) -> Told:
     shadowed = at(data, "shadowedSeqs")
     count = len(shadowed) if isinstance(shadowed, list | tuple) else 0
     tokens = integer_at(data, "shadowedTokenCount")
-    size = f", about {tokens} tokens" if tokens is not None else ""
-    return f"compaction: a summary takes the place of {count} messages{size}", "", False
+    size = f", about {tokens:,} tokens" if tokens is not None else ""
+    messages = "1 message" if count == 1 else f"{count} messages"
+    return f"compaction: a summary takes the place of {messages}{size}", "", False
 
 
 def _compacted(data: JsonObject) -> Told:

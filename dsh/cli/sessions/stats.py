@@ -42,9 +42,10 @@ def stats(target: str, place: Place, *, rows: bool, as_json: bool) -> int:
     found = opened(target, place)
     if found is None:
         return 1
-    log, session, _ = found
-    figures = view(fold(STATS, session.walk()), _prices())
-    turns = timeline(session.walk())
+    log, session, is_running = found
+    walk = session.stored if is_running else session.walk
+    figures = view(fold(STATS, walk()), _prices())
+    turns = timeline(walk())
     if as_json:
         shown = {"session": session.header.id, "log": log.place, "stats": figures, "timeline": turns}
         write(encode(shown) + b"\n")
