@@ -1,11 +1,14 @@
 """The figures of a session, derived by hand from logs of a few events."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
+from dsh.session.error import SessionError
+from dsh.session.event import SessionEvent
 from dsh.session.projection.price import Price, Tokens
-from dsh.session.projection.stats import STATS, Stats, priced_view, view
+from dsh.session.projection.stats import STATS, priced_view, view
 from dsh.session.projection.unit import fold
 from tests.corpus import CORPUS, needs_corpus
 from tests.session.projection.build import ROUTE, Timed
@@ -281,14 +284,93 @@ def test_prices_are_asked_for_when_the_view_is_made() -> None:
 # -- recorded --------------------------------------------------------------------------------------
 
 
-@needs_corpus
-def test_a_recorded_session() -> None:
-    log = CORPUS / "fixtures" / "jsonrpc-agent-bash-tool-session.jsonl"
-    stats: Stats = fold(STATS, read(log).view.entries())
+RECORDED = {
+    # steps start at 3 and 66, first tokens at 9 and 68, messages at 62 and 96; the call from 63 to 64
+    "fixtures/jsonrpc-agent-bash-tool-session.jsonl": (
+        [1, 2, 59 + 30, 1, 6 + 2, 2, 53 + 28, 89 + 24], 2, 0,
+        {"input": 123 + 233, "output": 89 + 24, "cacheRead": 1664 * 2, "cacheWrite": 0, "reasoning": 17 + 15},
+        {"bash": {"calls": 1, "errors": 0, "ms": 1}},
+    ),
+    # steps start at 83 and 176, first tokens at 129 and 188, messages at 138 and 189;
+    # three calls at once: 139 to 159, 140 to 159, 141 to 160
+    "runs/parallel-reads.jsonl": (
+        [1, 2, 55 + 13, 20 + 19 + 19, 46 + 12, 2, 9 + 1, 20 + 20], 2, 0,
+        {"input": 36 * 2, "output": 40, "cacheRead": 64 * 2, "cacheWrite": 0, "reasoning": 0},
+        {"read": {"calls": 3, "errors": 0, "ms": 58}},
+    ),
+    # the step starts at 76, fails at 119, starts again at 584; first token at 596, message at 599
+    "runs/http-500-then-ok.jsonl": (
+        [1, 1, 523, 0, 520, 1, 3, 20], 2, 1,
+        {"input": 36, "output": 20, "cacheRead": 64, "cacheWrite": 0, "reasoning": 0},
+        {},
+    ),
+}  # fmt: skip
+"""Times in milliseconds since the first event, reckoned by hand from the log."""
 
-    found = view(stats)
-    assert (found["turns"], found["steps"], found["requests"]) == (1, 2, 2)
-    (used,) = found["tokens"].values()
-    assert (used["cacheRead"], used["reasoning"]) == (3328, 32)
-    assert found["tools"]["bash"]["calls"] == 1
-    assert found["llmMs"] == found["ttftMs"] + found["decodeMs"]
+
+@needs_corpus
+@pytest.mark.parametrize("name", RECORDED)
+def test_recorded_sessions(name: str) -> None:
+    original, requests, retries, used, tools = RECORDED[name]
+
+    found = view(fold(STATS, read(CORPUS / name).view.entries()))
+
+    assert [found[key] for key in ORIGINAL] == original
+    assert (found["requests"], found["retries"]) == (requests, retries)
+    assert found["tokens"] == {"deepseek-official/deepseek-v4-flash": {**used, "costUsd": None}}
+    assert found["tools"] == tools
+
+
+@needs_corpus
+def test_every_recorded_session_event_by_event() -> None:
+    """The figures of the original, by the sentences of its description, without packed runs and states."""
+    seen = 0
+    for path in sorted(CORPUS.glob("*/*.jsonl")):
+        try:
+            log = read(path).view
+        except SessionError:
+            continue
+        seen += 1
+        found = view(fold(STATS, log.entries()))
+        assert {key: found[key] for key in ORIGINAL} == reckoned(log.events()), path.name
+    assert seen > 100
+
+
+def reckoned(events: Iterable[SessionEvent]) -> dict[str, int]:
+    sums = dict.fromkeys(ORIGINAL, 0)
+    turns: set[int] = set()
+    started: int | None = None
+    first: int | None = None
+    calls: dict[str, int] = {}
+    for event in events:
+        data, now = event.data, event.time
+        match event.type:
+            case "step/start":
+                started, first = now, None
+            case "llm/retry":
+                first = None
+            case "assistant/chunk" if first is None:
+                chunk = data["chunk"]
+                if any(chunk.get(key) for key in ("text", "argumentsDelta", "name")):
+                    first = now
+            case "assistant/message" if started is not None:
+                sums["llmMs"] += max(now - started, 0)
+                if first is not None:
+                    sums["ttftSteps"] += 1
+                    sums["ttftMs"] += max(first - started, 0)
+                    if tokens := int(data.get("usage", {}).get("outputTokens", 0)):
+                        sums["decodeTokens"] += tokens
+                        sums["decodeMs"] += max(now - first, 0)
+            case "step/end":
+                turns.add(data["turn"])
+                sums["steps"] += 1
+                started = None
+            case "tool/call":
+                calls[data["callId"]] = now
+            case "tool/result":
+                begun = calls.pop(data["message"]["source"]["callId"], None)
+                sums["toolMs"] += 0 if begun is None else max(now - begun, 0)
+            case "turn/end":
+                calls.clear()
+    sums["turns"] = len(turns)
+    return sums
