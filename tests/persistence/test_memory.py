@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from dsh.persistence.coordinator import Coordinator
+from dsh.persistence.jsonl.backend import JsonlBackend
 from dsh.persistence.view import LogView
 from dsh.session.message import user_message
+from tests.aio import aio
 from tests.persistence.golden import HEADER, framed, line, turn_end, turn_start, view_of
 
 TURNS = 3_000
@@ -66,3 +69,24 @@ def test_what_is_held_as_text_reads_as_what_it_was(tmp_path: Path) -> None:
     assert [event.seq for event in view.events()] == list(range(TURNS * 6))
     assert view.event(8).data == user_message("go on", message_id="m-2")
     assert [message["id"] for message in view.derive_messages()][-1] == f"m-{TURNS}"
+
+
+@pytest.mark.parametrize("body", [small_rows, one_long_line])
+@aio
+async def test_resuming_a_torn_log_takes_less_than_six_times_its_file(
+    tmp_path: Path, body: Callable[[], bytes]
+) -> None:
+    text = HEADER + body()
+    path = tmp_path / "--srv-app--" / "demo.1" / "session.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(text + b'{"type":"tu')
+    store = Coordinator(JsonlBackend(tmp_path))
+    tracemalloc.start()
+    try:
+        await store.prepare("demo.1")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 6 * len(text)
+    assert path.read_bytes() == text
+    await store.close()
