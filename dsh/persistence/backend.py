@@ -108,7 +108,7 @@ class Backend(Protocol[S]):
         """The file that holds or would hold this session alone. No I/O."""
 
     def is_taken(self, header: SessionHeader) -> bool:
-        """Whether a log lies where this one would. Cheap enough for the event loop."""
+        """Whether a log is seen to lie where this one would. Cheap enough for the event loop."""
 
     def find(self, session_id: str) -> str | None:
         """The place where a session is stored, or None. No record is read."""

@@ -33,7 +33,7 @@ def named(error: OSError) -> PersistenceError:
             return NotAFile("this is a folder, not a session log", path=path)
         case errno.ENOSPC | errno.EDQUOT | errno.EROFS:
             return _not_changed(error, path, reason)
-        case errno.EACCES | errno.EPERM if os.access(path, os.R_OK):
+        case errno.EACCES | errno.EPERM if os.access(path, os.R_OK, effective_ids=True):
             return _not_changed(error, path, reason)
     return SystemRefusal(path, reason, code="SESSION_UNREADABLE", hint=_SEE_WHO)
 

@@ -58,7 +58,7 @@ def usable_root(configured: str) -> Path:
     if not configured:
         raise CompositionError("root is empty", hint="set root to the folder that is to hold the sessions")
     root = Path(configured).absolute()
-    if root.exists():
+    if os.path.lexists(root):
         if not root.is_dir():
             raise CompositionError(
                 f"root {root} is no folder", hint="move it away, or set root to another folder"

@@ -3,8 +3,8 @@
 Files are only read.
 """
 
-import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -16,6 +16,7 @@ from dsh.cli.sessions.reading import failed
 from dsh.cli.sessions.target import Log, find_log, open_place, stored_log
 from dsh.errors import CompositionError, DshError, UsageError
 from dsh.masking import masked
+from dsh.persistence.backend import StoredProblem
 from dsh.persistence.error import LogRefusal
 from dsh.persistence.system import named
 from dsh.persistence.view import LogView
@@ -92,23 +93,23 @@ def verify(targets: list[str], place: Place, *, everywhere: bool, as_json: bool)
             )
         )
     try:
-        wanted, find = _stored(place) if everywhere else (targets, functools.partial(find_log, place=place))
+        checks = _stored(place) if everywhere else _named(targets, place)
     except (CompositionError, UsageError):
         raise
     except (DshError, OSError) as error:
         return failed(error)
     results: list[Checked] = []
-    for target in wanted:
-        result = _check(target, find)
+    for name, check in checks:
+        result = check()
         results.append(result)
-        if not as_json and len(wanted) > 1:
-            write(f"{line(target)}: {result.summary()}\n")
+        if not as_json and len(checks) > 1:
+            write(f"{line(name)}: {result.summary()}\n")
     if as_json:
         errors, warnings = (sum(result.count(level) for result in results) for level in ("error", "warning"))
         write(encode({"logs": results, "errors": errors, "warnings": warnings}) + b"\n")
-    elif not wanted:
+    elif not checks:
         write("no session is stored\n")
-    elif len(wanted) == 1:
+    elif len(checks) == 1:
         _print_whole(results[0])
     return 1 if any(result.status in ("errors", "refused") for result in results) else 0
 
@@ -119,19 +120,34 @@ def _print_whole(result: Checked) -> None:
     write("".join(f"{text}\n" for text in (*shown, f"{line(result.log)}: {result.summary()}")))
 
 
-Find: TypeAlias = Callable[[str], Log]
+Checks: TypeAlias = list[tuple[str, Callable[[], Checked]]]
+"""What is called so, and what checks it."""
 
 
-def _stored(place: Place) -> tuple[list[str], Find]:
-    """The ids of all stored sessions, broken ones too, and what finds the log of each."""
+def _named(targets: list[str], place: Place) -> Checks:
+    return [(name, partial(_check, name, partial(find_log, name, place))) for name in targets]
+
+
+def _stored(place: Place) -> Checks:
+    """A check for every stored session, and one for whatever lies there and cannot be listed."""
     backend = open_place(place)
-    return backend.ids(), functools.partial(stored_log, backend=backend)
+    listing = backend.list()
+    ids = sorted(stored.header.id for stored in listing.sessions)
+    return [
+        *((name, partial(_check, name, partial(stored_log, name, backend))) for name in ids),
+        *((problem.place, partial(_unlisted, problem)) for problem in listing.problems),
+    ]
 
 
-def _check(target: str, find: Find) -> Checked:
+def _unlisted(problem: StoredProblem) -> Checked:
+    found = Shown("error", problem.code, None, None, masked(problem.reason))
+    return Checked(log=problem.place, session=None, status="refused", findings=(found,))
+
+
+def _check(name: str, find: Callable[[], Log]) -> Checked:
     log: Log | None = None
     try:
-        log = find(target)
+        log = find()
         view = log.view()
     except (CompositionError, UsageError):
         raise
@@ -139,7 +155,7 @@ def _check(target: str, find: Find) -> Checked:
         found = _refusal(error)
         session_id = log.session_id if log is not None else None
         return Checked(
-            log=log.place if log is not None else target,
+            log=log.place if log is not None else name,
             session=session_id,
             status="refused",
             findings=(found,),

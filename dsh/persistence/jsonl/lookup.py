@@ -9,11 +9,17 @@ from dsh.persistence.jsonl.layout import LOG_NAMES, session_id_of, session_name
 
 
 def projects(root: Path) -> list[Path]:
-    """The project folders under a root; none where it does not exist."""
+    """The project folders under a root; none where it does not exist.
+
+    Raises:
+        OSError: the root is something else than a folder, or may not be read.
+    """
     try:
         with os.scandir(root) as entries:
             return sorted(Path(entry.path) for entry in entries if _is_folder(entry))
     except FileNotFoundError:
+        if root.is_symlink():  # one that leads nowhere is no root that is yet to be made
+            raise
         return []
 
 

@@ -5,6 +5,7 @@ After any failure the log is absent or complete, or as long as it was (`spec/per
 
 import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from dsh.persistence.error import PersistenceError, SessionCollision, SessionFileChanged
@@ -50,7 +51,8 @@ def create(files: Files, target: Path, data: bytes, *, session_id: str, other: P
             raise SessionCollision(session_id, f"{path} exists already")
     temp = _temp_name(target)
     try:
-        identity = _write_whole(files, temp, data)
+        with _naming(target):
+            identity = _write_whole(files, temp, data)
         try:
             files.link(temp, target)
         except FileExistsError:
@@ -92,8 +94,9 @@ def append(files: Files, path: Path, data: bytes, known: Identity, *, unclean: i
                 raise SessionFileChanged(str(path), f"the size changed from {known.size} to {now.size} bytes")
             files.truncate(fd, known.size)
         try:
-            _write_all(files, fd, data)
-            files.fsync(fd)
+            with _naming(path):
+                _write_all(files, fd, data)
+                files.fsync(fd)
         except Exception as error:
             try:
                 files.truncate(fd, known.size)
@@ -120,7 +123,8 @@ def replace(
     """
     temp = _temp_name(path)
     try:
-        identity = _write_whole(files, temp, data)
+        with _naming(path):
+            identity = _write_whole(files, temp, data)
         if written_ns is not None:
             files.set_time(temp, written_ns)
         if Identity.of(path.stat()) != known:
@@ -137,12 +141,24 @@ def keep_aside(files: Files, path: Path, data: bytes, offset: int) -> Path:
     """Store bytes that are about to be cut off at `offset` beside the log. Returns where."""
     aside = path.with_name(f"{path.name}.cut-{offset}-{os.urandom(3).hex()}")
     try:
-        _write_whole(files, aside, data)
+        with _naming(aside):
+            _write_whole(files, aside, data)
     except BaseException:
         _drop(files, aside)
         raise
     files.sync_dir(path.parent)
     return aside
+
+
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Say of which file a refusal is: the system names none where it has a descriptor."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def _temp_name(target: Path) -> Path:
