@@ -124,7 +124,10 @@ class SessionPersistence(Protocol):
         """
 
     def trouble(self, session_id: str) -> PersistenceError | None:
-        """Why a live session is not being stored at present; None while all is well."""
+        """Why a session that is live, or was, is not being stored at present; None while all is well.
+
+        It is what the next barrier raises, known from the first write that failed.
+        """
 
 
 PERSISTENCE: ServiceKey[SessionPersistence] = ServiceKey("sessionPersistence")
