@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dsh.cli.sessions.terminal import Look
+from dsh.cli.sessions.timeline import drawn, timeline
 from dsh.persistence.error import LogRefusal
 from dsh.persistence.jsonl.reader import read_log
 from dsh.persistence.view import build_view
@@ -16,6 +18,10 @@ from dsh.session.chunk_run import ChunkRun
 from dsh.session.envelope import event_from_json
 from dsh.session.error import SessionError
 from dsh.session.log import Session
+from dsh.session.projection.stats import STATS
+from dsh.session.projection.title import TITLE
+from dsh.session.projection.todos import TODOS
+from dsh.session.projection.unit import Unit, fold
 from dsh.session.restore import restore
 from dsh.session.value import JsonObject, decode_strict, encode
 from dsh.session.verify.finding import Finding, Findings
@@ -508,8 +514,8 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 @given(st.data())
-def test_a_log_that_opens_is_checked_whatever_it_holds(data: st.DataObject) -> None:
-    """No payload, however odd, breaks the check."""
+def test_a_log_that_opens_is_checked_and_drawn_whatever_it_holds(data: st.DataObject) -> None:
+    """No payload, however odd, breaks the check, the figures or the timeline."""
     events = data.draw(st.sampled_from([compacted(), with_digests()]))
     for _ in range(data.draw(st.integers(1, 3))):
         container, key = data.draw(st.sampled_from([place for event in events for place in places(event)]))
@@ -519,6 +525,14 @@ def test_a_log_that_opens_is_checked_whatever_it_holds(data: st.DataObject) -> N
     except SessionError:
         return
     verify(log)
+    units: tuple[Unit[Any], ...] = (STATS, TITLE, TODOS)
+    for unit in units:
+        state = fold(unit, log.entries())
+        assert unit.load(unit.dump(state)) == state
+        cut = data.draw(st.integers(0, log.length))
+        assert fold(unit, log.entries(cut), fold(unit, log.entries(0, cut))) == state
+    for line in drawn(timeline(log.walk()), Look(columns=40)):
+        assert line.removesuffix("\n").isprintable()
 
 
 # -- as a whole ----------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
-from dsh.session.value import safe_int
+from dsh.session.value import MAX_SAFE_INT, safe_int
 
 UsdPerMillion = Annotated[float, msgspec.Meta(ge=0)]
 
@@ -50,11 +50,11 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     def __add__(self, other: "Tokens") -> "Tokens":
         return Tokens(
-            input=self.input + other.input,
-            output=self.output + other.output,
-            cache_read=self.cache_read + other.cache_read,
-            cache_write=self.cache_write + other.cache_write,
-            reasoning=self.reasoning + other.reasoning,
+            input=added(self.input, other.input),
+            output=added(self.output, other.output),
+            cache_read=added(self.cache_read, other.cache_read),
+            cache_write=added(self.cache_write, other.cache_write),
+            reasoning=added(self.reasoning, other.reasoning),
         )
 
     def cost_usd(self, price: Price) -> float:
@@ -68,6 +68,11 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             + self.output * price.output
         )
         return per_million / 1e6
+
+
+def added(left: int, right: int) -> int:
+    """The sum, as far as JSON can say it: times and counts of a foreign log may be of any size."""
+    return min(left + right, MAX_SAFE_INT)
 
 
 def _count(value: object) -> int:

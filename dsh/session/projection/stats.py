@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from dsh.session.chunk_run import ChunkRun, Entry
 from dsh.session.event import SessionEvent
-from dsh.session.projection.price import Price, Prices, Tokens
+from dsh.session.projection.price import Price, Prices, Tokens, added
 from dsh.session.projection.unit import Unit, object_at, text_at
 from dsh.session.value import safe_int
 
@@ -205,13 +205,13 @@ def _assistant_message(stats: Stats, event: SessionEvent) -> Stats:
     stats = _used(replace(stats, requests=stats.requests + 1), _route_of(source) or stats.route, usage)
     if step is None:
         return stats
-    made: dict[str, int] = {"llm_ms": stats.llm_ms + _ms(step.started_ms, event.time)}
+    made: dict[str, int] = {"llm_ms": added(stats.llm_ms, _ms(step.started_ms, event.time))}
     if step.first_ms is not None:
-        made["ttft_ms"] = stats.ttft_ms + _ms(step.started_ms, step.first_ms)
+        made["ttft_ms"] = added(stats.ttft_ms, _ms(step.started_ms, step.first_ms))
         made["ttft_steps"] = stats.ttft_steps + 1
         if usage is not None and usage.output:
-            made["decode_ms"] = stats.decode_ms + _ms(step.first_ms, event.time)
-            made["decode_tokens"] = stats.decode_tokens + usage.output
+            made["decode_ms"] = added(stats.decode_ms, _ms(step.first_ms, event.time))
+            made["decode_tokens"] = added(stats.decode_tokens, usage.output)
     return replace(stats, step=OpenStep(started_ms=step.started_ms), **made)
 
 
@@ -275,10 +275,12 @@ def _tool_result(stats: Stats, event: SessionEvent) -> Stats:
         return stats
     took = _ms(call.started_ms, event.time)
     before = stats.tools.get(call.name, ToolStats())
-    now = ToolStats(calls=before.calls + 1, errors=before.errors + _is_error(event.data), ms=before.ms + took)
+    now = ToolStats(
+        calls=before.calls + 1, errors=before.errors + _is_error(event.data), ms=added(before.ms, took)
+    )
     return replace(
         stats,
-        tool_ms=stats.tool_ms + took,
+        tool_ms=added(stats.tool_ms, took),
         tools={**stats.tools, call.name: now},
         calls={key: other for key, other in stats.calls.items() if key != call_id},
     )

@@ -10,6 +10,7 @@ from dsh.session.event import SessionEvent
 from dsh.session.projection.price import Price, Tokens
 from dsh.session.projection.stats import STATS, priced_view, view
 from dsh.session.projection.unit import fold
+from dsh.session.value import MAX_SAFE_INT
 from tests.corpus import CORPUS, needs_corpus
 from tests.session.projection.build import ROUTE, Timed
 from tests.session.test_corpus import read
@@ -113,6 +114,23 @@ def test_a_clock_that_goes_backwards_gives_zero_and_not_less() -> None:
     found = figures(timed)
     assert [found[key] for key in ORIGINAL[2:]] == [0, 0, 0, 1, 0, 5]
     assert found["tools"] == {"bash": {"calls": 1, "errors": 0, "ms": 0}}
+
+
+def test_times_of_a_foreign_clock_stay_numbers_that_json_can_say() -> None:
+    timed = Timed()
+    timed.at(-MAX_SAFE_INT).turn(1)
+    for step in (1, 2):
+        timed.at(-MAX_SAFE_INT).step(step)
+        timed.at(0).text("x")
+        timed.at(MAX_SAFE_INT).message("c1", usage={"inputTokens": 1, "outputTokens": MAX_SAFE_INT})
+        call = timed.at(-MAX_SAFE_INT).call("c1")
+        timed.at(MAX_SAFE_INT).result("c1", call)
+        timed.end_step()
+
+    state = fold(STATS, timed.log.entries())
+
+    assert [view(state)[key] for key in ORIGINAL] == [1, 2, *[MAX_SAFE_INT] * 3, 2, *[MAX_SAFE_INT] * 2]
+    assert STATS.load(STATS.dump(state)) == state
 
 
 def test_tools_are_paired_by_call_id_and_parallel_ones_count_each() -> None:
