@@ -17,13 +17,18 @@ from dsh.persistence.error import SessionNotFound
 from dsh.persistence.projections import FILE, read_rows, title_of, write_rows
 from dsh.persistence.service import PERSISTENCE
 from dsh.plugins import session as session_row
-from dsh.plugins import session_persistence_jsonl, session_projection
+from dsh.plugins import (
+    session_persistence_jsonl,
+    session_projection,
+    session_telemetry_otel,
+    session_title,
+)
 from dsh.plugins import session_projection_cache as row
 from dsh.session.header import SessionHeader
 from dsh.session.log import Session
 from dsh.session.projection.fold import Row
 from dsh.session.projection.title import TITLE
-from dsh.session.store import SESSION_FLUSH, SESSIONS, SessionStore
+from dsh.session.store import SESSION_DELTA, SESSION_FLUSH, SESSIONS, SessionStore
 from tests.agent.kit import settled, until
 from tests.aio import aio, aio_in_virtual_time
 
@@ -443,3 +448,16 @@ async def test_a_crash_between_the_log_and_the_cache_leaves_the_cache_behind(tmp
         cold = await kept.cache.cold_snapshot(listed.header)
         assert cold.values["title"] == "in the log alone"
         assert title_of(read_rows(kept.path(), listed.header)) == "in the log alone"
+
+
+@aio
+async def test_a_streamed_piece_is_told_to_storage_alone(tmp_path: Path) -> None:
+    """Whoever listens to `session/delta` is called for every piece of every reply."""
+    async with mounted(tmp_path, EAGER) as kept:
+        title_row = {"fallbackMaxWords": 5, "fallbackMaxBytes": 40, "maxTitleBytes": 80}
+        await settled(kept.ctx.plugin(session_title, title_row))
+        await settled(kept.ctx.plugin(session_telemetry_otel, {}))
+
+        listeners = kept.ctx.kernel.events.select(SESSION_DELTA.name, None)
+
+        assert len(listeners) == 1
