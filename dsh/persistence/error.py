@@ -83,8 +83,6 @@ class NotAFile(SessionCorruption):
 class SessionFormatUnsupported(LogRefusal):
     """The log is not damaged, but this build cannot interpret it."""
 
-    _code = "UNSUPPORTED_SESSION"
-
 
 class OtherVersion(SessionFormatUnsupported):
     """It has another format version."""

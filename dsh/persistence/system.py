@@ -33,9 +33,16 @@ def named(error: OSError) -> PersistenceError:
             return NotAFile("this is a folder, not a session log", path=path)
         case errno.ENOSPC | errno.EDQUOT | errno.EROFS:
             return _not_changed(error, path, reason)
-        case errno.EACCES | errno.EPERM if os.access(path, os.R_OK, effective_ids=True):
+        case errno.EACCES | errno.EPERM if _can_be_looked_at(path):
             return _not_changed(error, path, reason)
     return SystemRefusal(path, reason, code="SESSION_UNREADABLE", hint=_SEE_WHO)
+
+
+def _can_be_looked_at(path: str) -> bool:
+    """Whether it is there and can be read, or is seen to be absent: what was refused is then a change."""
+    if os.path.lexists(path):
+        return os.access(path, os.R_OK, effective_ids=True)
+    return os.access(os.path.dirname(path) or ".", os.X_OK, effective_ids=True)  # noqa: PTH120 -- text
 
 
 _SEE_ALL = "dsh sessions list --all shows the sessions that are stored"

@@ -1,52 +1,47 @@
 """What the file of one session consists of, and how much its packing and its compression save."""
 
+import functools
+import os
+from io import FileIO
 from pathlib import Path
 
 from dsh.persistence.backend import StorageFigures
-from dsh.persistence.error import SessionCorruption
-from dsh.persistence.jsonl.raw import parse_header, read_text
-from dsh.persistence.jsonl.scan import DamagedText, LineScanner
+from dsh.persistence.jsonl.reader import scan_log
+from dsh.persistence.jsonl.stable import read_stably
 from dsh.session.chunk_run import ChunkRun
+from dsh.session.header import SessionHeader
 from dsh.session.value import JsonObject, encode
 
 
 def figures_of(path: Path) -> StorageFigures:
-    """The figures of the log at `path`, plain or compressed. A torn tail counts as stored bytes alone.
+    """The figures of the log at `path`, plain or compressed. What repair drops is in the stored bytes alone.
 
     Raises:
         LogRefusal: it is damaged, of another version, or no session log.
         OSError: it cannot be read.
     """
-    text = read_text(path)
-    header, _, rows = text.content.partition(b"\n")
-    parse_header(path, header)
-    counts = _Counts()
-    scanner = LineScanner(counts.take)
-    try:
-        scanner.feed(rows)
-        scanner.finish()
-    except DamagedText as damaged:
-        offset = len(header) + 1 + damaged.defect.offset if text.encoding == "plain" else None
-        raise SessionCorruption(
-            damaged.defect.reason, path=str(path), line=damaged.defect.line, offset=offset
-        ) from None
-    head = len(header) + 1
+    return read_stably(path, functools.partial(_read, path))
+
+
+def _read(path: Path, file: FileIO, found: os.stat_result) -> StorageFigures:
+    read = scan_log(path, file, found, _Counts)
+    counts = read.sink
     return StorageFigures(
-        encoding=text.encoding,
+        encoding=read.encoding,
         rows=counts.rows,
-        events=scanner.next_seq,
+        events=read.next_seq,
         packed_rows=counts.packed_rows,
         packed_events=counts.packed_events,
-        text_bytes=head + counts.text_bytes,
-        unpacked_bytes=head + counts.unpacked_bytes,
-        stored_bytes=text.stored_bytes,
+        text_bytes=read.header_bytes + counts.text_bytes,
+        unpacked_bytes=read.header_bytes + counts.unpacked_bytes,
+        stored_bytes=found.st_size,
     )
 
 
 class _Counts:
     """Sums over the records of a log."""
 
-    def __init__(self) -> None:
+    def __init__(self, header: SessionHeader) -> None:
         self.rows = self.packed_rows = self.packed_events = self.text_bytes = self.unpacked_bytes = 0
 
     def take(self, record: JsonObject | ChunkRun, line: bytes) -> None:

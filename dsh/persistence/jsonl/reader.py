@@ -101,6 +101,8 @@ class Scanned(NamedTuple, Generic[S]):
     """What a log consists of; its records are in the sink."""
 
     header: SessionHeader
+    header_bytes: int
+    """Size of its line, with the newline."""
     sink: S
     encoding: Encoding
     next_seq: int
@@ -136,7 +138,7 @@ class _Reading(Generic[S]):
         self, path: Path, encoding: Encoding, line: bytes, sink_for: Callable[[SessionHeader], S]
     ) -> None:
         self.path, self.encoding = path, encoding
-        self.header = parse_header(path, line)
+        self.header, self._header_bytes = parse_header(path, line), len(line) + 1
         self.sink = sink_for(self.header)
         self.scanner = LineScanner(self.sink.take)
 
@@ -145,7 +147,15 @@ class _Reading(Generic[S]):
         self.scanner = LineScanner(self.sink.take, first_seq=seq)
 
     def scanned(self, torn: TornBytes | None, *, lacks_newline: bool) -> Scanned[S]:
-        return Scanned(self.header, self.sink, self.encoding, self.scanner.next_seq, lacks_newline, torn)
+        return Scanned(
+            self.header,
+            self._header_bytes,
+            self.sink,
+            self.encoding,
+            self.scanner.next_seq,
+            lacks_newline,
+            torn,
+        )
 
     def damaged(self, defect: Defect, offset: int) -> SessionCorruption:
         return SessionCorruption(defect.reason, path=str(self.path), line=defect.line, offset=offset)

@@ -114,6 +114,8 @@ class LineScanner:
         return self.committed == self.fed
 
     def _take(self, line: bytes, begin: int, end: int, *, is_complete: bool) -> None:
+        if self.defect is not None and b'"' not in line:
+            return  # whatever it is, no `turn/end`; there may be millions of such lines
         try:
             value = decode_strict(line)
             run = row_to_run(value) if is_row(value) else None
