@@ -11,7 +11,7 @@ SOURCES = [
     *(ROOT / "dsh" / "session" / "verify").glob("*.py"),
     ROOT / "dsh" / "cli" / "sessions" / "verify.py",
 ]
-TOLD = re.compile(r'(?:\.(?:error|warning)\(\s*|Finding\("(?:error|warning)",\s*)"([A-Z_]+)"')
+TOLD = re.compile(r'(?:\.(?:error|warning|_check_\w+)\(\s*|Finding\("(?:error|warning)",\s*)"([A-Z_]+)"')
 
 
 def test_every_code_is_explained() -> None:
