@@ -4,19 +4,21 @@ A session that somebody has open is never touched, and one that cannot be delete
 """
 
 import contextlib
+import sys
 import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from dsh.cli.sessions.ask import confirmed, listed, told, told_problems
 from dsh.cli.sessions.described import cached_title, size_text
 from dsh.cli.sessions.output import line, write
 from dsh.cli.sessions.place import Place
+from dsh.cli.sessions.reading import failed
 from dsh.cli.sessions.recency import age_ms, ago, written_ms
 from dsh.cli.sessions.scope import Scope
-from dsh.cli.sessions.target import Log, find_stored, open_place
-from dsh.cli.stream import notice
-from dsh.errors import DshError
+from dsh.cli.sessions.several import listed, named, told_problems
+from dsh.cli.sessions.target import Log, open_place
+from dsh.cli.stream import notice, write_all
+from dsh.errors import DshError, UsageError
 from dsh.masking import masked
 from dsh.persistence.backend import Backend, StoredSession
 from dsh.persistence.error import PersistenceError
@@ -43,18 +45,9 @@ def delete(targets: Sequence[str], place: Place, *, yes: bool) -> int:
     """
     backend = open_place(place, is_certain=True)
     about = {} if yes else _all_about(backend)
-    found: dict[str, Doomed] = {}
-    code = FINE
-    for target in targets:
-        try:
-            log = find_stored(target, backend)
-        except (DshError, OSError) as error:
-            told(error)
-            code = FAILED
-            continue
-        assert log.session_id is not None
-        found[log.session_id] = Doomed(log.session_id, about.get(log.session_id) or _place_of(log))
-    return max(code, _delete(list(found.values()), backend, yes=yes))
+    found, code = named(targets, backend)
+    doomed = [Doomed(name, about.get(name) or _place_of(log)) for name, log in found.items()]
+    return max(code, _delete(doomed, backend, yes=yes))
 
 
 def prune(older_than: str, place: Place, scope: Scope, *, dry_run: bool, yes: bool) -> int:
@@ -124,7 +117,7 @@ def _delete(doomed: list[Doomed], backend: Backend[Any], *, yes: bool) -> int:
         for one in doomed:
             notice(f"to be deleted: {one.about}")
     number = "this session" if len(doomed) == 1 else f"these {len(doomed)} sessions"
-    if not confirmed(f"Delete {number} for good?", yes=yes):
+    if not _confirmed(f"Delete {number} for good?", yes=yes):
         notice("nothing was deleted")
         return FAILED
     code = FINE
@@ -132,12 +125,33 @@ def _delete(doomed: list[Doomed], backend: Backend[Any], *, yes: bool) -> int:
         try:
             deleted = _delete_one(one, backend)
         except (DshError, OSError) as error:
-            told(error)
-            code = FAILED
+            code = failed(error)
             continue
         if deleted:
             write(f"deleted: {one.about}\n")
     return code
+
+
+def _confirmed(question: str, *, yes: bool) -> bool:
+    """Whether the person agrees to what was shown before: at a terminal, where the default is no.
+
+    Args:
+        yes: agreed already, by `--yes`.
+
+    Raises:
+        UsageError: there is nobody to ask.
+    """
+    if yes:
+        return True
+    if sys.stdin is None or not sys.stdin.isatty() or not sys.stderr.isatty():
+        raise UsageError(
+            "nothing was deleted: there is no terminal to ask at", hint="--yes deletes without asking"
+        )
+    write_all(2, f"{question} [y/N] ".encode())
+    answer = sys.stdin.readline()
+    if not answer.endswith("\n"):
+        write_all(2, b"\n")
+    return answer.strip().lower() in ("y", "yes")
 
 
 def _delete_one(one: Doomed, backend: Backend[Any]) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from dsh.cli.sessions.output import line
+from dsh.cli.sessions.output import common_length, line
 from dsh.cli.sessions.target import ID_PREFIX
 from dsh.persistence.backend import StoredSession
 from dsh.persistence.projections import read_rows, sidecar_path, title_of
@@ -28,7 +28,7 @@ def short_ids(ids: Iterable[str]) -> dict[str, str]:
     shown: dict[str, str] = {}
     for n, session_id in enumerate(ordered):
         beside = ordered[n - 1 : n] + ordered[n + 1 : n + 2]
-        length = max([_common(session_id, other) for other in beside], default=0) + 1
+        length = max([common_length(session_id, other) for other in beside], default=0) + 1
         own = len(ID_PREFIX) if session_id.startswith(ID_PREFIX) else 0
         shown[session_id] = session_id[: max(length, own + SHORTEST)]
     for session_id, short in shown.items():
@@ -36,16 +36,6 @@ def short_ids(ids: Iterable[str]) -> dict[str, str]:
         if len(bare) >= SHORTEST and bare != short and not any(other.startswith(bare) for other in ordered):
             shown[session_id] = bare
     return shown
-
-
-def _common(one: str, other: str) -> int:
-    """How many characters two texts have in common at their beginning."""
-    length = 0
-    for a, b in zip(one, other, strict=False):
-        if a != b:
-            break
-        length += 1
-    return length
 
 
 def parent_mark(stored: StoredSession, short: dict[str, str]) -> str:

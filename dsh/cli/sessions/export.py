@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
-from dsh.cli.sessions.conversation import conversation
+from dsh.cli.sessions.conversation.reader import conversation
 from dsh.cli.sessions.place import Place
 from dsh.cli.sessions.reading import Opened, failed, opened
 from dsh.cli.sessions.sink import to_new_file, to_output
@@ -52,11 +52,11 @@ def export(target: str, place: Place, *, form: Form | None, output: str) -> int:
 def _pieces(found: Opened, form: Form) -> Iterable[str | bytes]:
     log, view, is_running = found
     if form == "markdown":
-        from dsh.cli.sessions.markdown import markdown
+        from dsh.cli.sessions.conversation.markdown import markdown
 
         return markdown(view, conversation(view, is_running=is_running))
     if form == "html":
-        from dsh.cli.sessions.html import page
+        from dsh.cli.sessions.conversation.html import page
 
         return page(view, conversation(view, is_running=is_running))
     if view.needs_repair and not is_running:

@@ -6,9 +6,9 @@ The parent is only read. The fork is stored in one write, so that a crash leaves
 import contextlib
 from typing import Any
 
-from dsh.cli.sessions.ask import told
 from dsh.cli.sessions.output import line, write
 from dsh.cli.sessions.place import Place
+from dsh.cli.sessions.reading import failed
 from dsh.cli.sessions.target import find_stored, open_place
 from dsh.cli.stream import notice
 from dsh.errors import DshError
@@ -42,8 +42,7 @@ def fork(target: str, place: Place, *, at: int) -> int:
         child = store_fork(backend, seed, new_session_id())
         _keep_title(seed, child, backend)
     except (DshError, OSError) as error:
-        told(error)
-        return 1
+        return failed(error)
     finally:
         backend.close()
     write(f"{child.id}\n")

@@ -7,12 +7,12 @@ import time
 from typing import Any, NamedTuple
 
 from dsh.cli.columns import cut, padded, width
-from dsh.cli.sessions.ask import listed, told_problems
 from dsh.cli.sessions.described import cached_title, parent_mark, short_ids, size_text
-from dsh.cli.sessions.output import line, write
+from dsh.cli.sessions.output import line, one_line, write
 from dsh.cli.sessions.place import Place
 from dsh.cli.sessions.recency import ago, date, written_ms
 from dsh.cli.sessions.scope import Scope
+from dsh.cli.sessions.several import listed, told_problems
 from dsh.cli.sessions.target import open_place
 from dsh.cli.stream import notice
 from dsh.masking import masked
@@ -136,7 +136,7 @@ def _table(shown: list[Shown], short: dict[str, str], *, everywhere: bool) -> li
                 size_text(stored.size),
                 *[_directory(stored.header.cwd, columns)] * everywhere,
                 *[mark] * has_marks,
-                line(masked(one.title)),
+                one_line(one.title),
             ]
         )
     return aligned(rows, columns)

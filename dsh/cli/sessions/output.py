@@ -2,6 +2,7 @@
 
 import sys
 
+from dsh.masking import masked
 from dsh.unicode import valid
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
@@ -20,6 +21,22 @@ def line(text: str) -> str:
 def block(text: str) -> str:
     """The same with line ends and tabs left as they are; a carriage return before a line end is dropped."""
     return valid(text).replace("\r\n", "\n").translate(_BLOCK | _HIDDEN)
+
+
+def one_line(text: str) -> str:
+    """Text of a log on one line, keys masked."""
+    return line(masked(text))
+
+
+def lines_of(text: str) -> str:
+    """Text of a log with its line ends, keys masked."""
+    return block(masked(text))
+
+
+def common_length(one: str, other: str) -> int:
+    """How many characters two texts have in common at their beginning."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((position for position, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def write(data: bytes | str) -> None:

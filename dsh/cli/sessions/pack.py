@@ -3,16 +3,17 @@
 What they say stays the same to the last event; a log that cannot be packed is told and stops no other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from dsh.cli.sessions.ask import listed, told, told_problems
 from dsh.cli.sessions.described import size_text
 from dsh.cli.sessions.event_types import know_plugin_types
 from dsh.cli.sessions.output import line, write
 from dsh.cli.sessions.place import Place
+from dsh.cli.sessions.reading import failed
 from dsh.cli.sessions.scope import Scope
-from dsh.cli.sessions.target import find_stored, open_place
+from dsh.cli.sessions.several import listed, named, told_problems
+from dsh.cli.sessions.target import open_place
 from dsh.cli.stream import notice
 from dsh.errors import DshError
 from dsh.persistence.backend import Backend, Packed
@@ -27,24 +28,24 @@ def pack(targets: Sequence[str], place: Place, scope: Scope) -> int:
         UsageError, CompositionError: there is no such place.
     """
     backend = open_place(place)
-    found, is_whole = _named(targets, backend) if targets else _listed(backend, scope)
+    found: Collection[str]
+    found, code = named(targets, backend) if targets else _listed(backend, scope)
     know_plugin_types()
     sums = [0, 0]
     for session_id in found:
         try:
             packed = backend.pack(session_id)
         except (DshError, OSError) as error:
-            told(error)
-            is_whole = False
+            code = failed(error)
             continue
         if packed is not None:
             write(f"{line(session_id)}  {_saved(packed)}\n")
             sums = [sums[0] + packed.before, sums[1] + packed.after]
-    if not found and is_whole:
+    if not found and code == 0:
         notice("no sessions to pack")
     elif len(found) > 1:
         write(f"together  {_saved(Packed(*sums))}\n")
-    return 0 if is_whole else 1
+    return code
 
 
 def _saved(packed: Packed) -> str:
@@ -54,26 +55,10 @@ def _saved(packed: Packed) -> str:
     return f"{size_text(packed.before)} -> {size_text(packed.after)}, {share:.0%} saved"
 
 
-def _named(targets: Sequence[str], backend: Backend[Any]) -> tuple[list[str], bool]:
-    """The ids that are meant, and whether all were found."""
-    ids: dict[str, None] = {}
-    is_whole = True
-    for target in targets:
-        try:
-            log = find_stored(target, backend)
-        except (DshError, OSError) as error:
-            told(error)
-            is_whole = False
-            continue
-        assert log.session_id is not None
-        ids[log.session_id] = None
-    return list(ids), is_whole
-
-
-def _listed(backend: Backend[Any], scope: Scope) -> tuple[list[str], bool]:
-    """The same of all that is in a scope."""
+def _listed(backend: Backend[Any], scope: Scope) -> tuple[list[str], int]:
+    """The ids of what is in a scope, and the exit code."""
     listing = listed(backend)
     if listing is None:
-        return [], False
+        return [], 1
     told_problems(listing)
-    return [stored.header.id for stored in scope.chosen(listing)], True
+    return [stored.header.id for stored in scope.chosen(listing)], 0

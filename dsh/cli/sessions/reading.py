@@ -1,14 +1,15 @@
-"""Opens the log of a TARGET for a command that draws it; what is wrong with it goes to standard error."""
+"""Opens the log of a TARGET for a command that draws it; what is wrong with a log goes to standard error."""
 
 import shlex
 from typing import NamedTuple
 
-from dsh.cli.sessions.ask import told
+from dsh.cli.report import tell
 from dsh.cli.sessions.place import Place
 from dsh.cli.sessions.target import Log, find_log
 from dsh.cli.stream import notice
 from dsh.errors import CompositionError, DshError, UsageError
 from dsh.persistence.error import LogRefusal, NotAFile, NotASessionLog
+from dsh.persistence.system import named
 from dsh.persistence.view import LogView
 
 
@@ -55,6 +56,10 @@ def opened(target: str, place: Place) -> Opened | None:
 
 
 def failed(error: DshError | OSError, *, hint: str = "") -> int:
-    """Tell an error as `told` does; answers the exit code."""
-    told(error, hint=hint)
+    """Say what went wrong with one session: code, reason and hint. Answers the exit code.
+
+    Args:
+        hint: instead of the error's own.
+    """
+    tell(named(error) if isinstance(error, OSError) else error, hint=hint)
     return 1

@@ -1,6 +1,5 @@
-"""How old sessions are, and which of them belong to this directory. Order and age go by the last write."""
+"""How old sessions are, in milliseconds and in words. Order and age go by the last write."""
 
-import os
 import re
 from datetime import datetime
 
@@ -51,21 +50,3 @@ def date(then_ms: int) -> str:
         return datetime.fromtimestamp(then_ms / 1000).astimezone().isoformat(timespec="seconds")
     except (OverflowError, ValueError, OSError):
         return f"{then_ms} ms"
-
-
-def working_directories() -> frozenset[str]:
-    """The names of this directory: the real one, and the one through links that the shell shows.
-
-    Raises:
-        UsageError: it is gone.
-    """
-    try:
-        here = os.getcwd()  # noqa: PTH109 -- text, as headers have it
-    except OSError:
-        raise UsageError("the current directory is gone", hint="go to one that is there") from None
-    shown = os.environ.get("PWD", "")
-    try:
-        is_here = shown.startswith("/") and os.path.samefile(shown, here)  # noqa: PTH121
-    except (OSError, ValueError):
-        is_here = False
-    return frozenset((here, os.path.normpath(shown)) if is_here else (here,))

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dsh.cli.sessions.recency import newest_first, working_directories
+from dsh.cli.sessions.recency import newest_first
 from dsh.errors import UsageError
 from dsh.persistence.backend import Listing, StoredSession
 
@@ -40,6 +40,24 @@ class Scope(NamedTuple):
             return sorted(listing.sessions, key=newest_first)
         names = _names(self.cwd) if self.cwd else working_directories()
         return sorted((one for one in listing.sessions if one.header.cwd in names), key=newest_first)
+
+
+def working_directories() -> frozenset[str]:
+    """The names of this directory: the real one, and the one through links that the shell shows.
+
+    Raises:
+        UsageError: it is gone.
+    """
+    try:
+        here = os.getcwd()  # noqa: PTH109 -- text, as headers have it
+    except OSError:
+        raise UsageError("the current directory is gone", hint="go to one that is there") from None
+    shown = os.environ.get("PWD", "")
+    try:
+        is_here = shown.startswith("/") and os.path.samefile(shown, here)  # noqa: PTH121
+    except (OSError, ValueError):
+        is_here = False
+    return frozenset((here, os.path.normpath(shown)) if is_here else (here,))
 
 
 def _names(directory: str) -> frozenset[str]:

@@ -3,8 +3,8 @@
 import os
 from collections.abc import Iterator
 
-from dsh.cli.sessions.conversation import conversation
-from dsh.cli.sessions.drawing import drawn, heading
+from dsh.cli.sessions.conversation.drawing import drawn, heading
+from dsh.cli.sessions.conversation.reader import conversation
 from dsh.cli.sessions.output import block
 from dsh.cli.sessions.place import Place
 from dsh.cli.sessions.reading import failed, opened

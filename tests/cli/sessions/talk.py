@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from dsh.cli.sessions.conversation import conversation
-from dsh.cli.sessions.conversation_item import Item
+from dsh.cli.sessions.conversation.item import Item
+from dsh.cli.sessions.conversation.reader import conversation
 from dsh.cli.sessions.export import json_lines
 from dsh.persistence.view import LogView
 from dsh.session.chunk import Chunk

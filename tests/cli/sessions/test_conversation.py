@@ -9,25 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsh.cli.sessions.conversation import conversation
-from dsh.cli.sessions.conversation_item import (
+from dsh.cli.sessions.conversation.drawing import drawn
+from dsh.cli.sessions.conversation.html import page
+from dsh.cli.sessions.conversation.item import (
     Call,
     Item,
     Lost,
     Note,
-    Other,
     Pieces,
-    Reasoning,
     Reply,
     Result,
     Said,
-    Text,
     TurnEnd,
     TurnStart,
+    Words,
 )
-from dsh.cli.sessions.drawing import drawn
-from dsh.cli.sessions.html import page
-from dsh.cli.sessions.markdown import markdown
+from dsh.cli.sessions.conversation.markdown import markdown
+from dsh.cli.sessions.conversation.reader import conversation
 from dsh.cli.sessions.terminal import Look
 from dsh.persistence.error import LogRefusal
 from dsh.persistence.view import LogView
@@ -53,12 +51,12 @@ def test_a_turn_is_told_in_the_order_of_the_log() -> None:
     start, said, reply, end = answered().items()
 
     assert start == TurnStart(T0 + 1, 1)
-    assert isinstance(said, Said) and (said.who, said.is_users, said.parts) == (
+    assert isinstance(said, Said) and (said.who, said.is_users, said.texts) == (
         "user",
         True,
-        (Text("say hi"),),
+        ("say hi",),
     )
-    assert isinstance(reply, Reply) and (reply.route, reply.parts) == (ROUTE, (Text("hi!"),))
+    assert isinstance(reply, Reply) and (reply.route, reply.parts) == (ROUTE, (Words("hi!"),))
     assert isinstance(end, TurnEnd) and (end.reason, end.steps, end.duration_ms) == ("completed", 1, 5)
 
 
@@ -71,9 +69,9 @@ def test_each_call_has_its_own_result_also_when_they_come_in_another_order() -> 
 
     calls = only(Reply, talk.items()).parts
 
-    assert [(c.name, c.result and c.result.content) for c in calls if isinstance(c, Call)] == [
-        ("bash", (Text("one"),)),
-        ("read", (Text("two"),)),
+    assert [(c.name, c.result and c.result.texts) for c in calls if isinstance(c, Call)] == [
+        ("bash", ("one",)),
+        ("read", ("two",)),
     ]
     assert [c.duration_ms for c in calls if isinstance(c, Call)] == [3, 1]
 
@@ -124,7 +122,7 @@ def test_a_call_without_a_result_does_not_hold_back_the_next_step() -> None:
     first, second = (item for item in talk.items() if isinstance(item, Reply))
 
     assert isinstance(first.parts[0], Call) and first.parts[0].result is None
-    assert (second.step, second.parts) == (2, (Text("well"),))
+    assert (second.step, second.parts) == (2, (Words("well"),))
 
 
 def test_the_results_that_repair_makes_up_say_so(tmp_path: Path) -> None:
@@ -160,7 +158,7 @@ def test_a_failed_attempt_is_told_with_what_came_of_it_and_its_retry() -> None:
     items = talk.items()
 
     reasoning, text, call = only(Lost, items).parts
-    assert (reasoning, text) == (Reasoning("let me see"), Text("half"))
+    assert (reasoning, text) == (Words("let me see", "reasoning"), Words("half"))
     assert isinstance(call, Call) and (call.name, call.arguments, call.is_fragment) == ("bash", '{"a":', True)
     note = only(Note, items)
     assert note.text == "attempt failed: connection lost (TRANSPORT, HTTP 503); retry 1 of 5 after 478 ms"
@@ -175,7 +173,7 @@ def test_what_was_streamed_before_the_end_of_a_step_without_a_message_is_not_los
 
     items = talk.items()
 
-    assert only(Lost, items).parts == (Text("half"),)
+    assert only(Lost, items).parts == (Words("half"),)
     assert only(TurnEnd, items).reason == "failed: no (SERVER)"
 
 
@@ -221,7 +219,7 @@ def test_a_result_that_was_shortened_for_the_model_keeps_its_text_and_says_so() 
 
     (call,) = only(Reply, items).parts
     assert isinstance(call, Call) and call.result is not None
-    assert (call.result.content, call.result.is_replaced) == ((Text("long and wide"),), True)
+    assert (call.result.texts, call.result.is_replaced) == (("long and wide",), True)
     assert "shorter result of bash c-1" in only(Note, items).text
 
 
@@ -318,8 +316,8 @@ def test_images_and_unknown_blocks_are_named() -> None:
     talk.reply({"type": "image", "attachment": image}, {"type": "acme/chart", "x": 1})
 
     assert only(Reply, talk.items()).parts == (
-        Other("image image/png 64×48 a.png"),
-        Other('{"type":"acme/chart","x":1}'),
+        Words("image image/png 64×48 a.png", "other"),
+        Words('{"type":"acme/chart","x":1}', "other"),
     )
 
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsh.cli.sessions.conversation import conversation
+from dsh.cli.sessions.conversation.html import page
+from dsh.cli.sessions.conversation.markdown import markdown, quoted
+from dsh.cli.sessions.conversation.reader import conversation
 from dsh.cli.sessions.export import Form, export, json_lines
-from dsh.cli.sessions.html import page
-from dsh.cli.sessions.markdown import markdown, quoted
 from dsh.cli.sessions.place import Place
 from dsh.cli.sessions.sink import to_new_file
 from dsh.errors import DshError

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dsh.cli.columns import width
-from dsh.cli.sessions.drawing import drawn
+from dsh.cli.sessions.conversation.drawing import drawn
 from dsh.cli.sessions.place import Place
 from dsh.cli.sessions.show import show
 from dsh.cli.sessions.terminal import Look, look_of_output

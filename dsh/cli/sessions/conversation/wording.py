@@ -3,19 +3,14 @@
 import time
 from collections.abc import Iterator
 
-from dsh.cli.sessions.conversation_item import Call, Reply, Said, TurnEnd
-from dsh.cli.sessions.foreign import integer_at, seconds, text_at
-from dsh.cli.sessions.output import line
-from dsh.masking import masked
+from dsh.cli.sessions.conversation.foreign import integer_at, json_text, text_at
+from dsh.cli.sessions.conversation.item import Call, Reply, Said, TurnEnd
+from dsh.cli.sessions.output import one_line
 from dsh.persistence.view import LogView
-from dsh.session.value import JsonObject
+from dsh.session.error import SessionError
+from dsh.session.value import JsonObject, decode_strict
 
 UNSEEN = "the model no longer sees this"
-
-
-def one_line(text: str) -> str:
-    """Text of a log on one line, keys masked."""
-    return line(masked(text))
 
 
 def facts(view: LogView, *, is_utc: bool = False) -> Iterator[tuple[str, str]]:
@@ -112,3 +107,32 @@ def end_facts(end: TurnEnd) -> list[str]:
     if end.is_made_up:
         facts.append("closed when opened, not stored")
     return facts
+
+
+def argument_texts(arguments: str) -> Iterator[str]:
+    """`name: value` of each argument, a longer text on lines of its own; what is no object as it is."""
+    try:
+        value = decode_strict(arguments)
+    except (SessionError, UnicodeEncodeError):
+        value = None
+    if not isinstance(value, dict):
+        if arguments:
+            yield arguments
+        return
+    for name, item in value.items():
+        text = item if type(item) is str else json_text(item)
+        yield f"{name}:\n{text}" if "\n" in text else f"{name}: {text}"
+
+
+def seconds(ms: int) -> str:
+    """A duration for people: `12 ms`, `3.4 s`, `2 min 5 s`, `1 h 2 min`. Below zero it is told as zero."""
+    ms = max(ms, 0)
+    if ms < 1000:
+        return f"{ms} ms"
+    if ms < 59_950:
+        return f"{ms / 1000:.1f} s"
+    minutes, rest = divmod(round(ms / 1000), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min"

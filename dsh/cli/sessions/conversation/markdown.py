@@ -8,25 +8,29 @@ in it are shown as their source.
 import re
 from collections.abc import Iterable, Iterator
 
-from dsh.cli.sessions.arguments import argument_texts
-from dsh.cli.sessions.conversation_item import (
+from dsh.cli.sessions.conversation.foreign import text_at
+from dsh.cli.sessions.conversation.item import (
     Call,
     Item,
     Lost,
     Note,
-    Other,
     Part,
-    Reasoning,
     Reply,
     Said,
-    Text,
     TurnEnd,
     TurnStart,
-    text_of,
+    Words,
 )
-from dsh.cli.sessions.foreign import text_at
-from dsh.cli.sessions.output import block, line
-from dsh.cli.sessions.wording import call_state, end_facts, facts, moment, reply_facts, said_facts
+from dsh.cli.sessions.conversation.wording import (
+    argument_texts,
+    call_state,
+    end_facts,
+    facts,
+    moment,
+    reply_facts,
+    said_facts,
+)
+from dsh.cli.sessions.output import block, lines_of, one_line
 from dsh.masking import masked
 from dsh.persistence.view import LogView
 
@@ -54,8 +58,8 @@ def markdown(view: LogView, items: Iterable[Item]) -> Iterator[str]:
                 yield f"\n*{inline(' · '.join(end_facts(item)))}*\n"
             case Said():
                 yield f"\n### {inline(' · '.join(said_facts(item)))}\n\n"
-                for part in item.parts:
-                    yield from _fenced(text_of(part))
+                for text in item.texts:
+                    yield from _fenced(text)
             case Reply():
                 yield f"\n### {inline(' · '.join(reply_facts(item)))}\n"
                 yield from _parts(item.parts)
@@ -71,17 +75,17 @@ def markdown(view: LogView, items: Iterable[Item]) -> Iterator[str]:
 def _parts(parts: Iterable[Part]) -> Iterator[str]:
     for part in parts:
         match part:
-            case Text():
-                if part.text.strip():
-                    yield f"\n{quoted(masked(part.text))}"
-            case Reasoning():
-                yield "\nReasoning:\n\n"
-                yield from _fenced(part.text)
             case Call():
                 yield from _call(part)
-            case Other():
+            case Words(text, "text"):
+                if text.strip():
+                    yield f"\n{quoted(masked(text))}"
+            case Words(text, "reasoning"):
+                yield "\nReasoning:\n\n"
+                yield from _fenced(text)
+            case Words(text, "other"):
                 yield "\n"
-                yield from _fenced(part.label)
+                yield from _fenced(text)
 
 
 def _call(call: Call) -> Iterator[str]:
@@ -92,8 +96,7 @@ def _call(call: Call) -> Iterator[str]:
         yield from _note(note)
     if call.result is not None:
         yield "\nResult:\n\n"
-        parts = map(text_of, call.result.content)
-        yield from _fenced("\n".join(parts))
+        yield from _fenced("\n".join(call.result.texts))
 
 
 def _note(note: Note) -> Iterator[str]:
@@ -104,14 +107,14 @@ def _note(note: Note) -> Iterator[str]:
 
 
 def _fenced(text: str) -> Iterator[str]:
-    text = block(masked(text))
+    text = lines_of(text)
     fence = "`" * max(3, 1 + max(map(len, _TICKS.findall(text)), default=0))
     yield f"{fence}text\n{text}{'' if text.endswith(chr(10)) or not text else chr(10)}{fence}\n"
 
 
 def inline(text: str) -> str:
     """A text of one line in which nothing is Markdown."""
-    return _SPECIAL.sub(r"\\\1", line(masked(text)))
+    return _SPECIAL.sub(r"\\\1", one_line(text))
 
 
 def quoted(text: str) -> str:

@@ -4,35 +4,26 @@ All texts are as the log has them; whoever draws them cleans them for where they
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from dsh.session.value import JsonObject
 
 
-class Text(Struct, frozen=True):
-    """Answer text, or the text of a message."""
+class Words(Struct, frozen=True):
+    """A block of a message that is no call."""
 
     text: str
-
-
-class Reasoning(Struct, frozen=True):
-    """What the model thought."""
-
-    text: str
-
-
-class Other(Struct, frozen=True):
-    """An image, or a block of a kind we do not know, in a few words."""
-
-    label: str
+    kind: Literal["text", "reasoning", "other"] = "text"
+    """`other` is an image, or a block of a kind we do not know, in a few words."""
 
 
 class Result(Struct):
     """The answer to a call, as it was when the tool gave it."""
 
-    content: tuple["Text | Other", ...]
+    texts: tuple[str, ...]
+    """One for each block."""
     time: int
     """Epoch milliseconds."""
     is_error: bool = False
@@ -80,18 +71,7 @@ class Call(Struct):
         return max(self.result.time - self.started_ms, 0)
 
 
-Part: TypeAlias = Text | Reasoning | Call | Other
-
-
-def text_of(part: Part) -> str:
-    """The text of a part, the label of what has none, and nothing of a call."""
-    match part:
-        case Text() | Reasoning():
-            return part.text
-        case Other():
-            return part.label
-        case Call():
-            return ""
+Part: TypeAlias = Words | Call
 
 
 class Said(Struct):
@@ -100,7 +80,8 @@ class Said(Struct):
     time: int
     seq: int
     who: str
-    parts: tuple[Part, ...]
+    texts: tuple[str, ...]
+    """One for each block."""
     is_users: bool
     is_replaced: bool = False
     is_summary: bool = False

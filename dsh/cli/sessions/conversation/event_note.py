@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 
-from dsh.cli.sessions.conversation_item import Note
-from dsh.cli.sessions.foreign import at, integer_at, json_text, object_at, objects_at, seconds, text_at
+from dsh.cli.sessions.conversation.foreign import at, integer_at, json_text, object_at, objects_at, text_at
+from dsh.cli.sessions.conversation.item import Note
+from dsh.cli.sessions.conversation.wording import seconds
 from dsh.session.event import SessionEvent
 from dsh.session.value import JsonObject
 

@@ -45,17 +45,3 @@ def json_text(value: Any) -> str:
         return encode(value).decode("utf-8", "replace")
     except RecursionError:
         return "…"
-
-
-def seconds(ms: int) -> str:
-    """A duration for people: `12 ms`, `3.4 s`, `2 min 5 s`, `1 h 2 min`. Below zero it is told as zero."""
-    ms = max(ms, 0)
-    if ms < 1000:
-        return f"{ms} ms"
-    if ms < 59_950:
-        return f"{ms / 1000:.1f} s"
-    minutes, rest = divmod(round(ms / 1000), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min"

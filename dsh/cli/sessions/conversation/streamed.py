@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from dsh.cli.sessions.conversation_item import Call, Part, Reasoning, Text
-from dsh.cli.sessions.foreign import integer_at, text_at
+from dsh.cli.sessions.conversation.foreign import integer_at, text_at
+from dsh.cli.sessions.conversation.item import Call, Part, Words
 from dsh.session.chunk_run import ChunkRun
 from dsh.session.value import JsonObject
 
@@ -59,4 +59,4 @@ class Streamed:
             if kind == "tool-call":
                 yield Call("", block.name, text, is_fragment=True)
             elif text:
-                yield Reasoning(text) if kind == "reasoning" else Text(text)
+                yield Words(text, "reasoning" if kind == "reasoning" else "text")

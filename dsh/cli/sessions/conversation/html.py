@@ -5,26 +5,29 @@ Readable in light and dark; long results scroll on a screen and are printed in f
 
 from collections.abc import Iterable, Iterator
 
-from dsh.cli.sessions.arguments import argument_texts
-from dsh.cli.sessions.conversation_item import (
+from dsh.cli.sessions.conversation.foreign import text_at
+from dsh.cli.sessions.conversation.item import (
     Call,
     Item,
     Lost,
     Note,
-    Other,
     Part,
-    Reasoning,
     Reply,
     Said,
-    Text,
     TurnEnd,
     TurnStart,
-    text_of,
+    Words,
 )
-from dsh.cli.sessions.foreign import text_at
-from dsh.cli.sessions.output import block
-from dsh.cli.sessions.wording import call_state, end_facts, facts, moment, reply_facts, said_facts
-from dsh.masking import masked
+from dsh.cli.sessions.conversation.wording import (
+    argument_texts,
+    call_state,
+    end_facts,
+    facts,
+    moment,
+    reply_facts,
+    said_facts,
+)
+from dsh.cli.sessions.output import lines_of
 from dsh.persistence.view import LogView
 
 _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"})
@@ -84,8 +87,7 @@ def _item(item: Item) -> Iterator[str]:
         case Said():
             who, *more = said_facts(item)
             yield f'<section class="{"user" if item.is_users else "other"}">\n{_head(who, more)}'
-            for part in item.parts:
-                text = text_of(part)
+            for text in item.texts:
                 yield _pre(text, "" if item.is_users else "code")
             yield "</section>\n"
         case Reply():
@@ -106,14 +108,14 @@ def _item(item: Item) -> Iterator[str]:
 def _parts(parts: Iterable[Part]) -> Iterator[str]:
     for part in parts:
         match part:
-            case Text():
-                yield _pre(part.text.strip("\n"), "")
-            case Reasoning():
-                yield _pre(part.text.strip("\n"), "thought")
             case Call():
                 yield from _call(part)
-            case Other():
-                yield _pre(part.label, "code")
+            case Words(text, "text"):
+                yield _pre(text.strip("\n"), "")
+            case Words(text, "reasoning"):
+                yield _pre(text.strip("\n"), "thought")
+            case Words(text, "other"):
+                yield _pre(text, "code")
 
 
 def _call(call: Call) -> Iterator[str]:
@@ -127,8 +129,7 @@ def _call(call: Call) -> Iterator[str]:
     for note in call.notes:
         yield from _note(note)
     if call.result is not None:
-        parts = map(text_of, call.result.content)
-        yield _pre("\n".join(parts), "code")
+        yield _pre("\n".join(call.result.texts), "code")
     yield "</div>\n"
 
 
@@ -156,4 +157,4 @@ def _pre(text: str, kind: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    return block(masked(text)).translate(_ESCAPES)
+    return lines_of(text).translate(_ESCAPES)

@@ -6,25 +6,23 @@ begins; so no more than a step is held at a time. Whatever a log that opens may 
 
 from collections.abc import Iterable, Iterator
 
-from dsh.cli.sessions.conversation_item import (
+from dsh.cli.sessions.conversation.event_note import ending, note_of, retry_note
+from dsh.cli.sessions.conversation.foreign import at, integer_at, json_text, object_at, objects_at, text_at
+from dsh.cli.sessions.conversation.item import (
     Call,
     Item,
     Lost,
     Note,
-    Other,
     Part,
     Pieces,
-    Reasoning,
     Reply,
     Result,
     Said,
-    Text,
     TurnEnd,
     TurnStart,
+    Words,
 )
-from dsh.cli.sessions.event_note import ending, note_of, retry_note
-from dsh.cli.sessions.foreign import at, integer_at, json_text, object_at, objects_at, text_at
-from dsh.cli.sessions.streamed import Streamed
+from dsh.cli.sessions.conversation.streamed import Streamed
 from dsh.persistence.view import LogView
 from dsh.session.chunk_run import ChunkRun
 from dsh.session.event import SessionEvent
@@ -53,20 +51,24 @@ def conversation(view: LogView, *, pieces: bool = False, is_running: bool = Fals
     yield from reading.ready(force=True)
 
 
-def parts_of(content: Iterable[JsonObject]) -> Iterator[Text | Reasoning | Other]:
+def _words(content: Iterable[JsonObject]) -> Iterator[Words]:
     """The blocks of a message, tool calls and results left out."""
     for block in content:
         match text_at(block, "type"):
             case "text":
-                yield Text(text_at(block, "text"))
+                yield Words(text_at(block, "text"))
             case "reasoning":
-                yield Reasoning(text_at(block, "text"))
+                yield Words(text_at(block, "text"), "reasoning")
             case "image":
-                yield Other(_image(object_at(block, "attachment")))
+                yield Words(_image(object_at(block, "attachment")), "other")
             case "tool-call" | "tool-result":
                 continue
             case _:
-                yield Other(json_text(block))
+                yield Words(json_text(block), "other")
+
+
+def _texts(message: JsonObject) -> tuple[str, ...]:
+    return tuple(words.text for words in _words(objects_at(message, "content")))
 
 
 class _Reading:
@@ -156,7 +158,7 @@ class _Reading:
                 time=event.time,
                 seq=event.seq,
                 who=_who(source),
-                parts=tuple(parts_of(objects_at(event.data, "content"))),
+                texts=_texts(event.data),
                 is_users=text_at(source, "kind") == "user",
                 is_replaced=event.seq not in self._shown,
                 is_summary=event.surface != "append",
@@ -171,7 +173,7 @@ class _Reading:
             if text_at(block, "type") == "tool-call":
                 parts.append(self._asked(block))
             else:
-                parts.extend(parts_of((block,)))
+                parts.extend(_words((block,)))
         usage = object_at(event.data, "usage")
         self.out.append(
             Reply(
@@ -215,11 +217,8 @@ class _Reading:
             call = Call(call_id, "" if call is None else call.name, "")
             self.out.append(call)
         block = next(objects_at(message, "content"), {})
-        content = tuple(
-            p if isinstance(p, Other) else Text(p.text) for p in parts_of(objects_at(block, "content"))
-        )
         call.result = Result(
-            content=content,
+            texts=_texts(block),
             time=event.time,
             is_error=block.get("isError") is True,
             code=text_at(event.data, "error", "code"),
