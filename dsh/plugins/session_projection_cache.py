@@ -23,17 +23,25 @@ from dsh.session.header import SessionHeader
 from dsh.session.log import Session
 from dsh.session.projection.error import UnusableRows
 from dsh.session.projection.fold import Restored, Row, Rows, Snapshot
-from dsh.session.store import SESSION_CREATED, SESSION_DISPOSED, SESSION_EVENT, SESSIONS, Appended
+from dsh.session.store import (
+    SESSION_CREATED,
+    SESSION_DISPOSED,
+    SESSION_EVENT,
+    SESSION_FLUSH,
+    SESSIONS,
+    Appended,
+)
 from dsh.session.value import MAX_SAFE_INT
 
 inject = [SESSIONS, PROJECTIONS]
 provide = [PROJECTION_CACHE]
 
 TURN_END = "turn/end"
+TITLED = "session/title"
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
-    """Options of the row; both are required. The end of a turn and of a session are always written."""
+    """Options of the row; both are required. The ends of turns and sessions are always written."""
 
     write_every_events: Amount
     """A write is due after so many new events."""
@@ -56,6 +64,8 @@ class _Kept:
         self.timer: asyncio.TimerHandle | None = None
         self.task: asyncio.Task[None] | None = None
         self.is_due = False
+        self.is_titled = False
+        """It has a title that no write is due for yet."""
         self.is_told = False
         """The person has heard that this cache cannot be written."""
 
@@ -98,10 +108,22 @@ class ProjectionSidecars:
         is_full = session.length - kept.tried >= self._config.write_every_events
         if is_full or appended.event.type == TURN_END:
             self._write_soon(session, kept)
-        elif kept.timer is None:
+            return
+        if appended.event.type == TITLED:
+            kept.is_titled = True
+        if kept.timer is None:
             delay_s = self._config.write_interval_ms / 1000
             loop = asyncio.get_running_loop()
             kept.timer = loop.call_later(delay_s, self._write_soon, session, kept)
+
+    def flushed(self, session: Session) -> None:
+        """A live log is being made durable: a new title is stored with it, and costs no barrier of its own.
+
+        Whoever lists sessions sees it while the session runs, and after it was killed.
+        """
+        kept = self._kept.get(session)
+        if kept is not None and kept.is_titled and not self._is_closed:
+            self._write_soon(session, kept)
 
     def disposed(self, session: Session) -> None:
         """The session is not live any more: its last events are stored too."""
@@ -113,7 +135,7 @@ class ProjectionSidecars:
         if kept.timer is not None:
             kept.timer.cancel()
             kept.timer = None
-        kept.is_due = True
+        kept.is_due, kept.is_titled = True, False
         if kept.task is None:
             kept.task = asyncio.create_task(self._write(session, kept), name=f"projections {session.id}")
             self._tasks.add(kept.task)
@@ -208,6 +230,7 @@ def _start(ctx: Context, config: Config) -> None:
     ctx.effect(lambda: cache.close, "projections of live sessions")
     ctx.on(SESSION_CREATED, cache.created)
     ctx.on(SESSION_EVENT, cache.appended)
+    ctx.on(SESSION_FLUSH, cache.flushed)
     ctx.on(SESSION_DISPOSED, cache.disposed)
     for session in ctx.use(SESSIONS).list():
         cache.created(session)

@@ -1,5 +1,6 @@
 """The projections of real jobs: what lies beside a log is what the log says, whenever the job was killed."""
 
+import json
 import os
 import random
 import signal
@@ -79,6 +80,26 @@ def test_a_kill_at_any_time_leaves_a_cache_that_does_not_lead_the_log(space: Wor
     (log,) = space.logs()
     check_rows(log)
     assert space.run("sessions", "list").code == 0
+
+
+def test_a_job_that_runs_and_one_that_was_killed_have_their_title_in_the_list(space: Workspace) -> None:
+    def listed() -> str:
+        (found,) = json.loads(space.run("sessions", "list", "--json").stdout)["sessions"]
+        return str(found["title"])
+
+    with serve([text(*["word "] * 200, delay_ms=100)]) as model:
+        space.use_model(model.base_url)
+        process = space.start("run", "look at the tests of module seven")
+        while not [log for log in space.logs() if sidecar_path(log).exists()] and process.poll() is None:
+            time.sleep(0.01)
+        assert process.poll() is None
+        assert listed() == "look at the tests of"
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+    assert listed() == "look at the tests of"
+    (log,) = space.logs()
+    check_rows(log)
 
 
 def test_the_rows_can_all_be_taken_away(space: Workspace) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,15 @@ async def mounted(root: Path, config: dict[str, int], *, titles: bool = True) ->
 
 def titled(log: Session, title: str = "t") -> None:
     log.append("session/title", {"title": title, "messageSeqs": [], "source": {"kind": "user"}})
+
+
+def moded(log: Session) -> int:
+    """An event that no write is due at; its seq."""
+    return log.append("sandbox/mode", {"mode": "read-only"}).seq
+
+
+def stored_through(kept: Kept, log: Session, seq: int) -> bool:
+    return [row.seq for row in kept.rows(log).values()] == [seq, seq]
 
 
 def turn(log: Session, number: int) -> None:
@@ -179,42 +189,60 @@ async def test_a_cache_that_cannot_be_written_is_told_once(
 async def test_so_many_events_are_a_reason_to_write(tmp_path: Path) -> None:
     async with mounted(tmp_path, {"writeEveryEvents": 3, "writeIntervalMs": 600_000}) as kept:
         log = kept.create()
-        for number in range(2):
-            titled(log, f"{number}")
+        for _ in range(2):
+            moded(log)
         await asyncio.sleep(0.02)
         assert not kept.path().exists()
 
-        titled(log, "third")
-        await until(lambda: title_of(kept.rows(log)) == "third")
+        third = moded(log)
+        await until(kept.path().exists)
+        assert kept.rows(log)["todos"].seq == third
 
 
 @aio
 async def test_so_much_time_after_the_first_event_is_a_reason_to_write(tmp_path: Path) -> None:
     async with mounted(tmp_path, {"writeEveryEvents": 1000, "writeIntervalMs": 20}) as kept:
         log = kept.create()
-        titled(log, "first")
-        await until(lambda: title_of(kept.rows(log)) == "first")
-        titled(log, "second")
-        await until(lambda: title_of(kept.rows(log)) == "second")
+        for _ in range(2):
+            seq = moded(log)
+            await until(partial(stored_through, kept, log, seq))
+
+
+@aio
+async def test_a_title_is_written_with_the_next_barrier_for_whoever_lists_a_running_session(
+    tmp_path: Path,
+) -> None:
+    async with mounted(tmp_path, LAZY) as kept:
+        log = kept.create()
+        for name in ("first", "renamed"):
+            titled(log, name)
+            await kept.store.flush(log)
+            await until(partial(stored_through, kept, log, log.length - 1))
+            assert title_of(kept.rows(log)) == name
+        before = kept.path().stat().st_ino
+        moded(log)
+        await kept.store.flush(log)
+        await asyncio.sleep(0.02)
+        assert kept.path().stat().st_ino == before  # barriers alone are no reason to write
 
 
 @aio
 async def test_a_session_that_ends_is_written_once_its_log_is(tmp_path: Path) -> None:
     async with mounted(tmp_path, LAZY) as kept:
         log, effect = kept.store.create("one", cwd="/ws")
-        titled(log, "last words")
+        moded(log)
         effect()
         await until(kept.path().exists)
-        assert kept.rows(log)["title"] == Row(1, 0, "last words")
+        assert kept.rows(log)["todos"].seq == 0
 
 
 @aio
 async def test_the_end_of_everything_writes_what_is_still_open(tmp_path: Path) -> None:
     async with mounted(tmp_path, LAZY) as kept:
         log = kept.create()
-        titled(log, "open")
+        moded(log)
         path, header = kept.path(), log.header
-    assert title_of(read_rows(path, header)) == "open"
+    assert read_rows(path, header)["todos"].seq == 0
 
 
 @aio

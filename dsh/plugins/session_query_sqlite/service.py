@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from dsh.capabilities.session_query import (
     CurrentSurface,
@@ -25,6 +25,7 @@ from dsh.capabilities.session_query_error import SessionQueryError
 from dsh.kernel import CancelToken
 from dsh.persistence.view import LogView
 from dsh.plugins.session_query_sqlite.corpus import Corpus, waiting
+from dsh.plugins.session_query_sqlite.limits import Limits, checked_limit
 from dsh.plugins.session_query_sqlite.predicates import EventTest, SessionTest
 from dsh.plugins.session_query_sqlite.records import Records, record_of
 from dsh.plugins.session_query_sqlite.trace import surface_of, trace
@@ -32,19 +33,6 @@ from dsh.session.event import SessionEvent
 
 if TYPE_CHECKING:
     from dsh.plugins.session_query_sqlite.search import Search
-
-
-class Limits(Protocol):
-    """What the row's config bounds."""
-
-    @property
-    def default_limit(self) -> int: ...
-    @property
-    def max_limit(self) -> int: ...
-    @property
-    def read_window_max(self) -> int: ...
-    @property
-    def persisted_inspect_concurrency(self) -> int: ...
 
 
 class Queries:
@@ -196,21 +184,6 @@ class Queries:
                 hint="set openAt: startup on the row session-query-sqlite",
             )
         return self.index
-
-
-def checked_limit(limit: int | None, limits: Limits) -> int:
-    """How many to answer with.
-
-    Raises:
-        SessionQueryError: INVALID_LIMIT.
-    """
-    if limit is None:
-        return limits.default_limit
-    if type(limit) is not int or not 1 <= limit <= limits.max_limit:
-        raise SessionQueryError(
-            "INVALID_LIMIT", f"limit is from 1 to {limits.max_limit}, found {limit!r:.60}"
-        )
-    return limit
 
 
 def _event(view: LogView, seq: int) -> SessionEvent:
