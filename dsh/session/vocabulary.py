@@ -33,7 +33,7 @@ _SUBJECTS = {
         "llm/retry-started",
         "web/deepseek-search-llm-request",
     ),
-    "inbox": (
+    "state": (
         "session/end-seed",
         "agent/inbox/spliced",
         "todo/write",
@@ -55,7 +55,7 @@ _SUBJECTS = {
         "hook/result",
     ),
     "compaction": ("compaction/start", "compaction/summary", "compaction/end", "compaction/prune"),
-    "plan": ("goal/change", "schedule/change"),
+    "goal": ("goal/change", "schedule/change"),
     "delegation": (
         "subagent/descriptor",
         "tool-workflow/run-start",

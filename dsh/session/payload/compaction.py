@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, NotRequired, TypedDict
 
 from dsh.session.payload.block import blocks
-from dsh.session.payload.failure import TokenUsage
+from dsh.session.payload.request import TokenUsage
 from dsh.session.payload.shape import Count, Misfit, Ordinal, Payload, at, payload
 
 

@@ -5,7 +5,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 from dsh.session.message import Message
 from dsh.session.payload.block import blocks, details, is_name, message_of, user_message
-from dsh.session.payload.failure import LlmFailure, TokenUsage
+from dsh.session.payload.request import LlmFailure, TokenUsage
 from dsh.session.payload.shape import Count, Misfit, Ordinal, Payload, at, choice, mapped, payload, shape
 from dsh.session.value import JsonObject
 

@@ -1,10 +1,9 @@
-"""Payloads about model requests: what they are sent with, and their retries."""
+"""Payloads about model requests: what they are sent with, what they consume, why they fail, and retries."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, NotRequired, TypedDict
 
 from dsh.session.payload.block import is_name
-from dsh.session.payload.failure import LlmFailure
 from dsh.session.payload.shape import (
     Count,
     Misfit,
@@ -17,6 +16,37 @@ from dsh.session.payload.shape import (
     shape,
 )
 from dsh.session.value import JsonObject
+
+
+class LlmFailure(TypedDict):
+    """Why a model request failed, or a turn."""
+
+    message: str
+    code: str
+    """Stable upper-case name."""
+    status: NotRequired[Number]
+    """HTTP status."""
+    providerRetryAfterMs: NotRequired[Number]
+    """Milliseconds the provider asked to wait."""
+    requestId: NotRequired[str]
+    """The provider's own id of the request."""
+
+
+class TokenUsage(TypedDict):
+    """Tokens of one request. The counts are disjoint: billed input is input, cache read and cache write."""
+
+    inputTokens: Count
+    outputTokens: Count
+    cacheReadTokens: NotRequired[Count]
+    cacheWriteTokens: NotRequired[Count]
+    reasoningTokens: NotRequired[Count]
+
+
+class ModelRoute(TypedDict):
+    """A provider and one of its models."""
+
+    provider: str
+    model: str
 
 
 class CallConfig(TypedDict):

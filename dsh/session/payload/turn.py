@@ -2,7 +2,7 @@
 
 from typing import Any, Literal, TypedDict
 
-from dsh.session.payload.failure import LlmFailure
+from dsh.session.payload.request import LlmFailure
 from dsh.session.payload.shape import Misfit, Ordinal, Payload, at, choice, payload, shape
 from dsh.session.value import JsonObject, safe_int
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, NotRequired, TypedDict
 
 from dsh.session.payload.block import any_message, user_message
-from dsh.session.payload.failure import ModelRoute
+from dsh.session.payload.request import ModelRoute
 from dsh.session.payload.shape import Count, Payload, at, choice, each, payload, shape
 from dsh.session.value import JsonObject
 
