@@ -1,6 +1,13 @@
-"""Names parameters that are functions by their names, so that parallel workers collect the same tests."""
+"""What holds for every test: hypothesis knows no clock, and parallel workers collect the same tests."""
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "dsh", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)  # how long an example takes says how busy the machine is, not whether the law holds
+settings.load_profile("dsh")
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
-    """Pytest's own id of a function holds its address."""
+    """Names parameters that are functions by their names: pytest's own id of a function holds its address."""
     return getattr(val, "__qualname__", None) if callable(val) else None

@@ -6,8 +6,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Literal, NamedTuple
@@ -70,12 +71,15 @@ class PackageManager(NamedTuple):
             line.append("--no-cache")
         elif any(map(is_archive, places)):
             line.append("--no-cache-dir")
-        with subprocess.Popen(line, stdout=2, env=environment) as process:
-            try:
-                return process.wait()
-            except BaseException:
-                _end(process)
-                raise
+        group = None if _has_terminal() else 0
+        with tempfile.TemporaryDirectory(prefix="dsh-plugin-", ignore_cleanup_errors=True) as scratch:
+            environment["TMPDIR"] = scratch  # one that is told to end leaves what it was about where it is
+            with subprocess.Popen(line, stdout=2, env=environment, process_group=group) as process:
+                try:
+                    return process.wait()
+                except BaseException:
+                    _end(process, with_group=group is not None)
+                    raise
 
 
 def find_manager(wanted: str | None) -> PackageManager:
@@ -115,9 +119,26 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     raise Terminated
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    process.terminate()
+def _has_terminal() -> bool:
+    """Whether there is a terminal: a package manager may ask there, and hears of Ctrl-C by itself."""
     try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
+def _end(process: "subprocess.Popen[bytes]", *, with_group: bool) -> None:
+    """End it; with its group also what it started, such as a build, which does not end by itself."""
+
+    def send(number: int) -> None:
+        with suppress(ProcessLookupError):
+            if with_group:
+                os.killpg(process.pid, number)
+            else:
+                process.send_signal(number)
+
+    send(signal.SIGTERM)
+    with suppress(subprocess.TimeoutExpired):
         process.wait(END_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
+    send(signal.SIGKILL)

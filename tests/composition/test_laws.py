@@ -52,7 +52,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(written=STACKS)
 def test_what_is_dumped_is_what_is_mounted(folder: Path, written: list[list[dict[str, Any]]]) -> None:
     mounted(folder, stack_of(written, folder))

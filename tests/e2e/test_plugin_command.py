@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from dsh.testing.workspace import Finished, Workspace, finish
+from tests.process import is_gone
 from tests.wheel import make_wheel
 
 ROW = "- insert: [{{id: {0}, name: {0}}}]\n"
@@ -404,19 +405,26 @@ def test_a_command_that_is_told_to_end_leaves_everything_as_it_was(shop: Shop) -
     shop.add("lone")
     before = shop.state()
     slow = shop.write(
-        "slow/backend.py", "import pathlib, time\npathlib.Path('started').write_text('')\ntime.sleep(60)\n"
+        "slow/backend.py",
+        "import os, pathlib, time\npathlib.Path('started').write_text(str(os.getpid()))\ntime.sleep(60)\n",
     )
     shop.write(
         "slow/pyproject.toml",
         '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n',
     )
+    scratch = shop.root / "scratch"
+    scratch.mkdir()
+    shop.env["TMPDIR"] = str(scratch)
     process = shop.start("plugin", "add", "--profile", "mine", "--no-build-isolation", "./slow")
     started = slow.with_name("started")
     deadline_s = time.monotonic() + 60
-    while not started.exists() and time.monotonic() < deadline_s and process.poll() is None:
+    while not (started.exists() and started.read_text()) and time.monotonic() < deadline_s:
+        assert process.poll() is None
         time.sleep(0.02)
     process.send_signal(signal.SIGTERM)
     assert finish(process).code == 143
+    assert is_gone(int(started.read_text())), "the build that the package manager started goes with it"
+    assert list(scratch.iterdir()) == []
     assert shop.state() == before
     assert sorted(path.name for path in shop.folder().iterdir()) == ["profile.yml", "site"]
 

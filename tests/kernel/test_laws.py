@@ -40,7 +40,7 @@ def consumer(fails: bool, live: list[str]) -> Any:
     return body
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(operations)
 def test_active_means_that_every_injected_provider_is_the_one_it_was_loaded_with(
     steps: list[tuple[Any, Any, Any]],

@@ -335,4 +335,4 @@ class Trees(RuleBasedStateMachine):
 
 
 TestTrees = Trees.TestCase
-TestTrees.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestTrees.settings = settings(max_examples=60, stateful_step_count=40)

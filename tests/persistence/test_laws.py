@@ -42,7 +42,7 @@ def log_of(pieces: list[Chunk], times: list[int]) -> Session:
     st.sampled_from(["plain", "zstd"]),
     st.booleans(),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_batches_give_the_same_events_back(
     tmp_path_factory: pytest.TempPathFactory,
     pieces: list[Chunk],
@@ -71,7 +71,7 @@ def test_any_batches_give_the_same_events_back(
 
 
 @given(st.lists(chunks, max_size=30), st.integers(0, 10_000), st.sampled_from(["plain", "zstd"]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_repaired_log_needs_no_second_repair_and_keeps_what_was_whole(
     tmp_path_factory: pytest.TempPathFactory, pieces: list[Chunk], cut: int, encoding: Encoding
 ) -> None:

@@ -94,7 +94,7 @@ async def fresh(folder: Path, text: str) -> tuple[dict[str, Any], bool, tuple[in
         return standing(tree), is_good, held(tree)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(texts=st.lists(trees(), min_size=2, max_size=6))
 def test_an_edited_tree_is_what_a_start_would_make_or_what_it_was(plugins: Path, texts: list[str]) -> None:
     async def check() -> None:

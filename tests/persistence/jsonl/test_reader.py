@@ -330,7 +330,7 @@ def test_raw_text_is_the_committed_text_in_both_forms(tmp_path: Path) -> None:
 
 
 @given(st.binary(max_size=300), st.booleans(), st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_bytes_give_a_view_or_a_named_error(
     tmp_path_factory: pytest.TempPathFactory, noise: bytes, with_header: bool, is_zstd: bool
 ) -> None:

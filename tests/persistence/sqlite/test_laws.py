@@ -24,7 +24,7 @@ from tests.persistence.test_laws import chunks, log_of
     st.booleans(),
     st.integers(0, 50),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_batches_give_what_the_other_storage_gives(
     tmp_path_factory: pytest.TempPathFactory,
     pieces: list[Chunk],
@@ -102,7 +102,7 @@ values = st.one_of(
     st.sampled_from(["seq", "type", "time", "data", "source_event_seqs", "surface_op", "ignorable"]),
     values,
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_value_in_any_column_gives_a_log_or_a_named_refusal(
     tmp_path_factory: pytest.TempPathFactory, row: int, column: str, value: object
 ) -> None:
@@ -124,7 +124,7 @@ def test_any_value_in_any_column_gives_a_log_or_a_named_refusal(
 
 
 @given(st.sampled_from(["id", "version", "created_at", "cwd", "seed_length", "origin", "revision"]), values)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_any_value_in_a_header_gives_a_header_or_a_named_refusal(
     tmp_path_factory: pytest.TempPathFactory, column: str, value: object
 ) -> None:

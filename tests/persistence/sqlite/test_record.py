@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dsh.persistence.sqlite.record import (
@@ -136,7 +136,6 @@ texts = st.text(st.characters(exclude_categories=()), max_size=4)
 
 
 @given(st.lists(st.tuples(texts, st.integers(-5, 5)), min_size=1, max_size=60), st.integers(1, 9))
-@settings(deadline=None)
 def test_any_run_comes_back_however_it_is_cut(members: list[tuple[str, int]], width: int) -> None:
     pieces = [
         text * 40_000 * (width if index % 7 == 0 else 0) or text for index, (text, _) in enumerate(members)
