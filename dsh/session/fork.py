@@ -7,6 +7,7 @@ is immutable and shared, packed runs stay packed.
 from typing import Literal, NoReturn, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dsh.session.chunk_run import Entry
 from dsh.session.error import SessionForkError
@@ -21,16 +22,13 @@ ForkCode: TypeAlias = Literal[
 
 
 class ForkSeed(Struct, frozen=True, kw_only=True):
-    """What a fork begins with: the fields its header takes from the parent, and the inherited entries."""
+    """What a fork begins with."""
 
-    parent_session: str
+    parent: SessionHeader
+    """The fork takes over all that is not about the parent alone."""
     seed_length: int
     """The number of inherited events."""
     entries: tuple[Entry, ...]
-    cwd: str | None = None
-    origin: Literal["subagent"] | None = None
-    delegation_depth: int | None = None
-    agent_preset: str | None = None
 
     def header(self, child_id: str, created_at: int) -> SessionHeader:
         """The header of the fork.
@@ -41,15 +39,12 @@ class ForkSeed(Struct, frozen=True, kw_only=True):
         Raises:
             InvalidHeader: the id is empty, or a field of the parent breaks its rule.
         """
-        made = SessionHeader(
+        made = replace(
+            self.parent,
             id=child_id,
             created_at=created_at,
-            cwd=self.cwd,
-            parent_session=self.parent_session,
+            parent_session=self.parent.id,
             seed_length=self.seed_length,
-            origin=self.origin,
-            delegation_depth=self.delegation_depth,
-            agent_preset=self.agent_preset,
         )
         return header_from_json(made.to_json(), child_id)
 
@@ -75,16 +70,7 @@ def fork_of(session: Session, boundary: int | None = None) -> ForkSeed:
     """
     stop = _stop(session, boundary)
     _check_balanced(session, stop)
-    header = session.header
-    return ForkSeed(
-        parent_session=session.id,
-        seed_length=stop,
-        entries=tuple(session.entries(0, stop)),
-        cwd=header.cwd,
-        origin=header.origin,
-        delegation_depth=header.delegation_depth,
-        agent_preset=header.agent_preset,
-    )
+    return ForkSeed(parent=session.header, seed_length=stop, entries=tuple(session.entries(0, stop)))
 
 
 def boundary_of_turn(session: Session, turn: int) -> int:
