@@ -5,9 +5,8 @@ Nothing is repaired in place.
 
 from dsh.cli.sessions.output import line, write
 from dsh.cli.sessions.place import Place
-from dsh.cli.sessions.reading import failed
+from dsh.cli.sessions.reading import failed, tell_of_torn
 from dsh.cli.sessions.target import find_log
-from dsh.cli.stream import notice
 from dsh.errors import CompositionError, DshError, UsageError
 from dsh.persistence.view import LogView
 from dsh.session.value import encode
@@ -28,9 +27,7 @@ def inspect(target: str, place: Place, *, as_json: bool) -> int:
         raise
     except (DshError, OSError) as error:
         return failed(error)
-    if (torn := view.torn) is not None:
-        read = f"{torn.recovered or 'no'} events could be read"
-        notice(f"dsh: {log.place}: {torn.reason}; of {torn.extent} {read}")
+    tell_of_torn(log, view)
     write((encode(summary(view)) if as_json else describe(view, log.place).encode()) + b"\n")
     return 0
 

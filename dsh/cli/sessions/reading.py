@@ -43,9 +43,7 @@ def opened(target: str, place: Place) -> Opened | None:
     except (DshError, OSError) as error:
         failed(error)
         return None
-    if (torn := view.torn) is not None:
-        read = f"{torn.recovered or 'no'} events could be read"
-        notice(f"dsh: {log.place}: {torn.reason}; of {torn.extent} {read}")
+    tell_of_torn(log, view)
     writer = log.writer() if view.closers else None
     if writer is not None:
         notice(f"dsh: {log.place}: {writer} goes on with the session; this is what is stored so far")
@@ -53,6 +51,13 @@ def opened(target: str, place: Place) -> Opened | None:
         cut_off = "was cut off" if log.path is not None else "was cut off or is still open"
         notice(f"dsh: {log.place}: the session {cut_off}; closing events that are not stored: {count}")
     return Opened(log, view, writer is not None)
+
+
+def tell_of_torn(log: Log, view: LogView) -> None:
+    """Say what the view leaves out at the end of the log, if it is torn."""
+    if (torn := view.torn) is not None:
+        read = f"{torn.recovered or 'no'} events could be read"
+        notice(f"dsh: {log.place}: {torn.reason}; of {torn.extent} {read}")
 
 
 def failed(error: DshError | OSError, *, hint: str = "") -> int:
