@@ -50,7 +50,7 @@ class Checked(Struct, frozen=True, kw_only=True):
     """One log and what was found in it."""
 
     log: str
-    """Its place."""
+    """Its place; where no log was found, what was asked for."""
     session: str | None
     status: Status
     findings: tuple[Shown, ...]
@@ -62,6 +62,10 @@ class Checked(Struct, frozen=True, kw_only=True):
     def count(self, level: str) -> int:
         """How many findings of this level there are."""
         return sum(found.level == level for found in self.findings)
+
+    def last_line(self) -> str:
+        """Its place and what was found: the same alone and among others."""
+        return f"{line(self.log)}: {self.summary()}\n"
 
     def summary(self) -> str:
         """What was found, in a few words."""
@@ -99,11 +103,11 @@ def verify(targets: list[str], place: Place, *, everywhere: bool, as_json: bool)
     except (DshError, OSError) as error:
         return failed(error)
     results: list[Checked] = []
-    for name, check in checks:
+    for check in checks:
         result = check()
         results.append(result)
         if not as_json and len(checks) > 1:
-            write(f"{line(name)}: {result.summary()}\n")
+            write(result.last_line())
     if as_json:
         errors, warnings = (sum(result.count(level) for result in results) for level in ("error", "warning"))
         write(encode({"logs": results, "errors": errors, "warnings": warnings}) + b"\n")
@@ -117,15 +121,14 @@ def verify(targets: list[str], place: Place, *, everywhere: bool, as_json: bool)
 def _print_whole(result: Checked) -> None:
     """A line for each finding, and a last one that sums them up."""
     shown = [] if result.status == "refused" else [found.text() for found in result.findings]
-    write("".join(f"{text}\n" for text in (*shown, f"{line(result.log)}: {result.summary()}")))
+    write("".join(f"{text}\n" for text in shown) + result.last_line())
 
 
-Checks: TypeAlias = list[tuple[str, Callable[[], Checked]]]
-"""What is called so, and what checks it."""
+Checks: TypeAlias = list[Callable[[], Checked]]
 
 
 def _named(targets: list[str], place: Place) -> Checks:
-    return [(name, partial(_check, name, partial(find_log, name, place))) for name in targets]
+    return [partial(_check, name, partial(find_log, name, place)) for name in targets]
 
 
 def _stored(place: Place) -> Checks:
@@ -134,8 +137,8 @@ def _stored(place: Place) -> Checks:
     listing = backend.list()
     ids = sorted(stored.header.id for stored in listing.sessions)
     return [
-        *((name, partial(_check, name, partial(stored_log, name, backend))) for name in ids),
-        *((problem.place, partial(_unlisted, problem)) for problem in listing.problems),
+        *(partial(_check, name, partial(stored_log, name, backend)) for name in ids),
+        *(partial(_unlisted, problem) for problem in listing.problems),
     ]
 
 

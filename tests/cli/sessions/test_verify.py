@@ -110,17 +110,26 @@ def test_many_logs_are_a_line_each_and_a_bad_one_does_not_stop_the_rest(tmp_path
 
 
 def test_all_stored_sessions_are_checked_broken_ones_too(tmp_path: Path, run: Run) -> None:
-    stored(tmp_path, "a", TEXT)
+    first = stored(tmp_path, "a", TEXT)
     bad = stored(tmp_path, "b", b"no header\n")
-    stored(tmp_path, "c", HEADER)
+    last = stored(tmp_path, "c", HEADER)
 
     code, out, _ = run(everywhere=True)
 
     assert code == 1
     a, c, b = out.splitlines()
-    assert a.startswith("a: ok (17 events")
-    assert c.startswith("c: ok (0 events")
+    assert a.startswith(f"{first}: ok (17 events")
+    assert c.startswith(f"{last}: ok (0 events")
     assert b.startswith(f"{bad}: refused: NOT_A_SESSION_LOG: ")
+
+
+def test_a_log_has_one_name_alone_among_others_and_with_all(tmp_path: Path, run: Run) -> None:
+    paths = [stored(tmp_path, name, text) for name, text in (("a", TEXT), ("b", OTHER_TEXT), ("c", HEADER))]
+
+    told = run("a")[1], run("b")[1].splitlines(keepends=True)[-1], run(paths[2])[1]
+
+    assert all(line.startswith(f"{path}: ") for line, path in zip(told, paths, strict=True))
+    assert run("a", paths[1], "c")[1] == run(everywhere=True)[1] == "".join(told)
 
 
 def test_a_stored_session_is_checked_by_the_start_of_its_id(tmp_path: Path, run: Run) -> None:
