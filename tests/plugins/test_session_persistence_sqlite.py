@@ -1,24 +1,19 @@
 """The row over a real kernel and a real store: live sessions become rows, flush means durable."""
 
 import asyncio
-import os
-import signal
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from dsh.errors import CompositionError
 from dsh.kernel import Context, Fiber, ValidationError, resolve_config
-from dsh.persistence.error import SessionBusy, SessionCollision
+from dsh.persistence.error import SessionCollision
 from dsh.persistence.service import PERSISTENCE
 from dsh.persistence.sqlite.backend import SqliteBackend
 from dsh.persistence.view import LogView, build_view
 from dsh.plugins import session as session_row
 from dsh.plugins import session_persistence_sqlite as row
-from dsh.session.chunk import TextDelta
 from dsh.session.header import SessionHeader
 from dsh.session.store import SESSIONS, SessionStore
 from tests.aio import aio
@@ -49,25 +44,6 @@ def types_of(path: Path) -> list[str]:
 
 
 @aio
-async def test_after_a_flush_everything_is_in_the_database(tmp_path: Path) -> None:
-    path = tmp_path / "sessions" / "s.db"
-    ctx, store, _ = await mounted(path)
-    session, _ = store.create("one", cwd="/srv/app")
-    await store.flush(session)
-    assert not path.parent.exists()
-
-    session.append("turn/start", {"turn": 1})
-    session.append("step/start", {"turn": 1, "step": 1})
-    for number in range(1000):
-        session.append_chunk(1, 1, TextDelta(0, f"t{number}"))
-    assert await store.flush(session)
-
-    assert len(types_of(path)) == 1002
-    await ctx.dispose()
-    assert [file.name for file in path.parent.iterdir() if file.is_file()] == ["s.db"]
-
-
-@aio
 async def test_a_database_in_memory_serves_its_process_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,62 +63,6 @@ async def test_a_database_in_memory_serves_its_process_and_leaves_nothing(
 
     await ctx.dispose()
     assert list(tmp_path.iterdir()) == []
-
-
-@aio
-async def test_a_session_whose_id_is_stored_is_vetoed(tmp_path: Path) -> None:
-    ctx, store, _ = await mounted(tmp_path / "s.db")
-    session, _ = store.create("one")
-    session.append("turn/start", {"turn": 1})
-    await ctx.dispose()
-
-    ctx, store, _ = await mounted(tmp_path / "s.db")
-    with pytest.raises(SessionCollision):
-        store.create("one")
-    assert store.list() == ()
-    await ctx.dispose()
-
-
-@aio
-async def test_mounting_again_over_an_open_turn_goes_on_where_it_was(tmp_path: Path) -> None:
-    ctx, store, fiber = await mounted(tmp_path / "s.db")
-    session, _ = store.create("one")
-    session.append("turn/start", {"turn": 1})
-    await fiber.dispose()
-    session.append("step/start", {"turn": 1, "step": 1})
-
-    await ctx.plugin(row, {"path": str(tmp_path / "s.db")})
-    await store.flush(session)
-
-    assert types_of(tmp_path / "s.db") == ["turn/start", "step/start"]
-    await ctx.dispose()
-
-
-@aio
-async def test_a_stored_session_is_resumed_and_busy_for_others(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
-    ctx, store, _ = await mounted(path)
-    session, _ = store.create("one")
-    session.append("turn/start", {"turn": 1})
-    await ctx.dispose()
-
-    ctx, store, _ = await mounted(path)
-    persistence = ctx.get(PERSISTENCE)
-    assert persistence is not None
-    reservation = await persistence.prepare("one")
-    store.enter(reservation.session)
-    store.announce(reservation.session)
-    await store.flush(reservation.session)
-    assert types_of(path) == ["turn/start", "turn/end", "session/end-seed"]
-
-    other, _, _ = await mounted(path)
-    second = other.get(PERSISTENCE)
-    assert second is not None
-    with pytest.raises(SessionBusy, match=str(os.getpid())):
-        await second.prepare("one")
-    await ctx.dispose()
-    await (await second.prepare("one")).release()
-    await other.dispose()
 
 
 @aio
@@ -253,57 +173,3 @@ async def test_a_database_that_is_locked_at_the_start_is_waited_for_later(tmp_pa
     assert await store.flush(session)
     await ctx.dispose()
     assert types_of(tmp_path / "s.db") == ["turn/start"]
-
-
-WRITER = """
-import asyncio, sys
-from dsh.kernel import Context
-from dsh.plugins import session, session_persistence_sqlite
-from dsh.session.chunk import TextDelta
-from dsh.session.store import SESSIONS
-async def main():
-    ctx = Context()
-    await ctx.plugin(session)
-    config = {"path": sys.argv[1], "writeBatchMaxDelayMs": 1, "journalMode": sys.argv[2]}
-    await ctx.plugin(session_persistence_sqlite, config)
-    store = ctx.get(SESSIONS)
-    log, _ = store.create("one", cwd="/srv/app")
-    log.append("turn/start", {"turn": 1})
-    log.append("step/start", {"turn": 1, "step": 1})
-    while True:
-        for number in range(50):
-            log.append_chunk(1, 1, TextDelta(0, f"t{number}"))
-            await asyncio.sleep(0)
-        length = log.length
-        await store.flush(log)
-        print(length, flush=True)
-asyncio.run(main())
-"""
-
-
-@pytest.mark.parametrize("mode", ["wal", "delete", "truncate", "persist"])
-@pytest.mark.parametrize("flushes", [1, 8])
-def test_what_was_flushed_survives_a_kill(tmp_path: Path, flushes: int, mode: str) -> None:
-    path = tmp_path / "s.db"
-    with subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(path), mode], stdout=subprocess.PIPE, text=True
-    ) as writer:
-        assert writer.stdout is not None
-        promised = 0
-        for _ in range(flushes):
-            promised = int(writer.stdout.readline())
-        writer.send_signal(signal.SIGKILL)
-        promised = max([promised, *map(int, writer.stdout.read().split())])
-
-    view = stored(path)
-
-    assert view.stored_length >= promised
-    assert [event.seq for event in view.events()] == list(range(view.length))
-    assert view.event(view.length - 1).data["reason"] == {"kind": "interrupted"}
-
-    backend = SqliteBackend(path)  # the lock went with the process
-    found = backend.open("one")
-    assert found is not None and found.torn is None
-    backend.repair(found, view.closers, view.recovered)
-    backend.close()
-    assert not stored(path).needs_repair
