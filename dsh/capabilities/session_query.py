@@ -155,7 +155,10 @@ class SearchRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A search for a phrase. Sessions and events must pass all predicates, of which there are at most 14."""
 
     query: str
-    """Words that stand next to each other, in this order; case and marks do not count."""
+    """Words that stand next to each other, in this order; case and marks do not count.
+
+    In scripts that are written without spaces any run of characters will do.
+    """
     sessions: tuple[SessionPredicate, ...] = ()
     events: tuple[EventPredicate, ...] = ()
     limit: int | None = None

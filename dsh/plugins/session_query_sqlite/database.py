@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from dsh.capabilities.session_query_error import SessionQueryError
-from dsh.plugins.session_query_sqlite.text import folded
+from dsh.plugins.session_query_sqlite.text import folded, unindexed
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -120,7 +120,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _holds(text: str, wanted: str) -> bool:
-    return wanted in folded(text)
+    return wanted in folded(unindexed(text))
 
 
 def _claim(path: Path) -> None:

@@ -12,10 +12,8 @@ from typing import Any, NamedTuple
 from dsh.capabilities.session_query import SurfaceState
 from dsh.capabilities.session_query_error import Code
 from dsh.plugins.session_query_sqlite.database import open_database, refusals_told, transaction
+from dsh.plugins.session_query_sqlite.text import MATCH_END, MATCH_START, indexed, unindexed
 from dsh.unicode import valid
-
-MATCH_START, MATCH_END = "\x02", "\x03"
-"""Stand around each match in what `marked` answers; no indexed text holds them."""
 
 
 class Document(NamedTuple):
@@ -141,11 +139,11 @@ class Index:
     def _insert(self, prefix: str, session_id: str, documents: Iterable[Document]) -> None:
         key = key_of(session_id)
         for document in documents:
-            text = valid(document.text).replace(MATCH_START, " ").replace(MATCH_END, " ").replace("\0", " ")
+            text = indexed(document.text)
             row = self._connection.execute(
                 f"INSERT INTO {prefix}documents (session, seq, type, time, surface, length, text) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (key, document.seq, document.type, document.time, document.surface, len(text), text),
+                (key, document.seq, document.type, document.time, document.surface, len(document.text), text),
             )
             self._connection.execute(
                 f"INSERT INTO {prefix}texts (rowid, text) VALUES (?, ?)", (row.lastrowid, text)
@@ -195,7 +193,7 @@ class Index:
             f"SELECT highlight({table}, 0, ?, ?) FROM {table} WHERE {table} MATCH ? AND rowid = ?",
             (MATCH_START, MATCH_END, _quoted(phrase), match.document),
         ).fetchone()
-        return str(row[0]) if row else ""
+        return unindexed(row[0]) if row else ""
 
     def close(self) -> None:
         self._connection.close()
@@ -214,7 +212,7 @@ def _matching(where: Where) -> str:
         "WITH found AS ("
         + " UNION ALL ".join(
             f"SELECT d.id, d.session, d.seq, d.type, d.time, d.surface, d.length, {is_live} AS is_live, "
-            f"length(highlight({texts}, 0, '{MATCH_START}', '')) - d.length AS matches "
+            f"length(highlight({texts}, 0, '{MATCH_START}', '')) - length(d.text) AS matches "
             f"FROM {texts} JOIN {documents} AS d ON d.id = {texts}.rowid "
             f"JOIN allowed AS a ON a.session = d.session AND a.is_live = {is_live} "
             f"WHERE {texts} MATCH ?{where.sql}"
@@ -230,7 +228,7 @@ def _bound(phrase: str, where: Where) -> tuple[Any, ...]:
 
 def _quoted(phrase: str) -> str:
     """One phrase, whatever is in it: no operator of the full text engine can be reached."""
-    return '"' + valid(phrase).replace("\0", " ").replace('"', '""') + '"'
+    return '"' + indexed(phrase).replace('"', '""') + '"'
 
 
 def _match(row: Any) -> Match:

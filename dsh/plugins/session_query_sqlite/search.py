@@ -21,10 +21,11 @@ from dsh.errors import CompositionError
 from dsh.persistence.chain import Worker
 from dsh.plugins.session_query_sqlite.corpus import Corpus
 from dsh.plugins.session_query_sqlite.cursor import Cursors
-from dsh.plugins.session_query_sqlite.index import MATCH_END, MATCH_START, Index, Match, Where, key_of
+from dsh.plugins.session_query_sqlite.index import Index, Match, Where, key_of
 from dsh.plugins.session_query_sqlite.limits import Limits, checked_limit
 from dsh.plugins.session_query_sqlite.predicates import EventTest, SessionTest, check_outer
 from dsh.plugins.session_query_sqlite.reconcile import Reconciler
+from dsh.plugins.session_query_sqlite.text import MATCH_END, MATCH_START
 
 _SPACE = re.compile(r"\s+")
 

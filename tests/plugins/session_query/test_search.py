@@ -9,7 +9,7 @@ from dsh.capabilities.session_query import Between, Containing, EventPage, OneOf
 from dsh.persistence.service import PERSISTENCE
 from dsh.plugins.session_query_sqlite import reconcile
 from dsh.plugins.session_query_sqlite.search import snippet
-from dsh.plugins.session_query_sqlite.text import searchable
+from dsh.plugins.session_query_sqlite.text import WORD_BREAK, indexed, searchable, unindexed
 from dsh.session.event import SessionEvent
 from dsh.session.log import Session
 from dsh.session.message import user_message
@@ -66,6 +66,47 @@ async def test_a_phrase_is_words_in_order_whatever_case_marks_and_operators() ->
             with refused("INVALID_QUERY"):
                 await found(it, query)
         assert await places(it, "quick\ud800brown") == [("one", 2)]
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+@aio
+async def test_a_phrase_is_found_inside_writing_without_spaces(tmp_path: Path, is_stored: bool) -> None:
+    texts = {
+        "今天天气很好，我们去公园 with 熊猫panda": (
+            "天气",
+            "公园",
+            "今天天气很好",
+            "好 我们",
+            "猫 PANDA",
+            "天",
+        ),
+        "テスト用の文章です": ("文章", "スト", "用の", "テスト用の文章です"),
+        "한국어 검색입니다": ("검색", "국어 검색입"),
+        "ภาษาไทย ค้นหา": ("ไทย", "ค้น"),
+        "𠀀𠀁𠀂": ("𠀁",),
+    }
+    async with corpus(tmp_path, **ON) as it:
+        for number, text in enumerate(texts):
+            if is_stored:
+                await it.stored(f"{number}", text, created=number)
+            else:
+                turn(it.live(f"{number}", created=number), text)
+        for number, (text, queries) in enumerate(texts.items()):
+            for query in queries:
+                page = await found(it, query)
+                assert [hit.record.session_id for hit in page.hits] == [f"{number}"], query
+                assert page.hits[0].snippet == text
+                assert await places(it, query, events=(Containing(text),)) == [(f"{number}", 2)]
+        assert [(hit.matches, hit.record.seq) for hit in (await found(it, "天")).hits] == [(2, 2)]
+        for query in ("气天", "公 文", "pan", "章文"):
+            assert await places(it, query) == [], query
+
+
+def test_the_breaks_of_words_can_be_taken_out_again() -> None:
+    text = "a\x01b\x02c\x03d\0e 熊猫panda，x猫"
+    assert indexed(text).count(WORD_BREAK) == 4
+    assert unindexed(indexed(text)) == "a b c d e 熊猫panda，x猫"
+    assert indexed("plain words") == "plain words"
 
 
 @aio
