@@ -330,6 +330,14 @@ def test_ages_are_short_and_never_negative(seconds: int, text: str) -> None:
     assert ago(CREATED - seconds * 1000, CREATED) == text
 
 
-def test_what_is_long_ago_has_a_date() -> None:
-    assert ago(CREATED, CREATED + 64 * 86_400_000) == "2023-11-14"
+@pytest.mark.parametrize(("zone", "date"), [("UTC0", "2023-11-14"), ("LINT-14", "2023-11-15")])
+def test_what_is_long_ago_has_the_date_of_its_reader(
+    zone: str, date: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", zone)
+        time.tzset()
+        told = ago(CREATED, CREATED + 64 * 86_400_000)
+    time.tzset()
+    assert told == date
     assert ago(-(10**18), CREATED) == f"{-(10**18)} ms"[:10]
