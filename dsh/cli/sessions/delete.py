@@ -16,7 +16,8 @@ from dsh.cli.sessions.reading import failed
 from dsh.cli.sessions.recency import age_ms, ago, written_ms
 from dsh.cli.sessions.scope import Scope
 from dsh.cli.sessions.several import listed, named, told_problems
-from dsh.cli.sessions.target import Log, open_place
+from dsh.cli.sessions.target import Log
+from dsh.cli.sessions.whereabouts import open_place
 from dsh.cli.stream import notice, write_all
 from dsh.errors import DshError, UsageError
 from dsh.masking import masked

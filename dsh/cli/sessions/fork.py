@@ -9,7 +9,8 @@ from typing import Any
 from dsh.cli.sessions.output import line, write
 from dsh.cli.sessions.place import Place
 from dsh.cli.sessions.reading import failed
-from dsh.cli.sessions.target import find_stored, open_place
+from dsh.cli.sessions.target import find_stored
+from dsh.cli.sessions.whereabouts import open_place
 from dsh.cli.stream import notice
 from dsh.errors import DshError
 from dsh.persistence.backend import Backend

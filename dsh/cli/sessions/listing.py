@@ -13,7 +13,7 @@ from dsh.cli.sessions.place import Place
 from dsh.cli.sessions.recency import ago, date, written_ms
 from dsh.cli.sessions.scope import Scope
 from dsh.cli.sessions.several import listed, told_problems
-from dsh.cli.sessions.target import open_place
+from dsh.cli.sessions.whereabouts import open_place
 from dsh.cli.stream import notice
 from dsh.masking import masked
 from dsh.persistence.backend import Listing, StoredSession

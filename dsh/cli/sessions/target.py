@@ -12,7 +12,7 @@ from dsh.cli.sessions.event_types import know_plugin_types
 from dsh.cli.sessions.place import Place
 from dsh.cli.sessions.recency import newest_first
 from dsh.cli.sessions.scope import working_directories
-from dsh.cli.sessions.whereabouts import open_place as open_place
+from dsh.cli.sessions.whereabouts import open_place
 from dsh.persistence.backend import Backend, StorageFigures
 from dsh.persistence.error import PersistenceError, SessionNotFound
 from dsh.persistence.stored import Stored

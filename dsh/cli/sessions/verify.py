@@ -13,7 +13,8 @@ from dsh.cli.report import describe, report
 from dsh.cli.sessions.output import line, write
 from dsh.cli.sessions.place import Place
 from dsh.cli.sessions.reading import failed
-from dsh.cli.sessions.target import Log, find_log, open_place, stored_log
+from dsh.cli.sessions.target import Log, find_log, stored_log
+from dsh.cli.sessions.whereabouts import open_place
 from dsh.errors import CompositionError, DshError, UsageError
 from dsh.masking import masked
 from dsh.persistence.backend import StoredProblem

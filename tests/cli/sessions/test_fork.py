@@ -5,7 +5,8 @@ import pytest
 from dsh.cli.sessions.described import cached_title
 from dsh.cli.sessions.fork import fork
 from dsh.cli.sessions.place import Place
-from dsh.cli.sessions.target import find_stored, open_place
+from dsh.cli.sessions.target import find_stored
+from dsh.cli.sessions.whereabouts import open_place
 from dsh.persistence.view import LogView
 from dsh.session.log import END_SEED
 from tests.cli.sessions.home import Call, Home, Told

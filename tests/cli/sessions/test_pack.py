@@ -7,7 +7,8 @@ import pytest
 from dsh.cli.sessions.pack import pack
 from dsh.cli.sessions.place import Place
 from dsh.cli.sessions.scope import Scope
-from dsh.cli.sessions.target import find_stored, open_place
+from dsh.cli.sessions.target import find_stored
+from dsh.cli.sessions.whereabouts import open_place
 from dsh.persistence.jsonl.frames import encode_frame
 from dsh.persistence.lock import OwnerLock
 from tests.cli.sessions.home import HOUR_S, Call, Home

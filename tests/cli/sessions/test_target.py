@@ -10,7 +10,8 @@ import pytest
 
 from dsh.cli.sessions import whereabouts
 from dsh.cli.sessions.place import Place
-from dsh.cli.sessions.target import find_log, find_stored, open_place
+from dsh.cli.sessions.target import find_log, find_stored
+from dsh.cli.sessions.whereabouts import open_place
 from dsh.composition.profile import PATCH_FILE, PROFILE_FILE
 from dsh.errors import CompositionError, UsageError
 from dsh.persistence.error import LogRefusal, PersistenceError
@@ -244,7 +245,7 @@ def test_looking_creates_nothing(home: Home) -> None:
 LOADED = """
 import sys
 from dsh.cli.sessions.place import Place
-from dsh.cli.sessions.target import open_place
+from dsh.cli.sessions.whereabouts import open_place
 open_place(Place())
 print(" ".join(sorted(sys.modules)))
 """

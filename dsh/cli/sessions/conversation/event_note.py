@@ -8,8 +8,8 @@ from dsh.cli.sessions.conversation.wording import seconds
 from dsh.session.event import SessionEvent
 from dsh.session.value import JsonObject
 
-Told = tuple[str, str, bool] | None
-"""Text, detail, whether it is a failure; None where there is nothing to tell a person."""
+Told = str | tuple[str, str, bool] | None
+"""A text, or text, detail and whether it is a failure; None where there is nothing to tell a person."""
 
 
 def note_of(event: SessionEvent, tool: str = "") -> Note | None:
@@ -18,17 +18,19 @@ def note_of(event: SessionEvent, tool: str = "") -> Note | None:
     Args:
         tool: the tool that a decision is about, which the event itself does not name.
     """
-    data = object_at({"data": event.data}, "data")
+    data = object_at(event.data)
+    told: Told
     if event.type in _SILENT:
         return None
-    tell = _TOLD.get(event.type)
-    if tell is None:
-        told: Told = (event.type, json_text(event.data), False)
-    elif event.type == "approval/decided":
+    if event.type == "approval/decided":
         told = _decided(data, tool)
-    else:
+    elif (tell := _TOLD.get(event.type)) is not None:
         told = tell(data)
-    return None if told is None else Note(event.time, event.type, *told)
+    else:
+        told = event.type, json_text(event.data), False
+    if told is None:
+        return None
+    return Note(event.time, event.type, *((told,) if isinstance(told, str) else told))
 
 
 def retry_note(event: SessionEvent) -> Note:
@@ -95,7 +97,7 @@ _SILENT = frozenset(
 
 
 def _plain(label: str, *path: str) -> Callable[[JsonObject], Told]:
-    return lambda data: (f"{label}: {text_at(data, *path)}", "", False)
+    return lambda data: f"{label}: {text_at(data, *path)}"
 
 
 def _inbox(data: JsonObject) -> Told:
@@ -118,7 +120,7 @@ def _todos(data: JsonObject) -> Told:
 
 def _asked(data: JsonObject) -> Told:
     reason = text_at(data, "reason")
-    return f"approval asked for {text_at(data, 'toolName')}" + (f": {reason}" if reason else ""), "", False
+    return f"approval asked for {text_at(data, 'toolName')}" + (f": {reason}" if reason else "")
 
 
 def _decided(data: JsonObject, tool: str) -> Told:
@@ -130,14 +132,14 @@ def _header(data: JsonObject) -> Told:
     route = f"{text_at(data, 'header', 'config', 'provider')}/{text_at(data, 'header', 'config', 'model')}"
     match text_at(data, "reason"):
         case "resume":
-            return f"resumed with {route}", "", False
+            return f"resumed with {route}"
         case "change":
-            return f"the request changes: {route}", "", False
+            return f"the request changes: {route}"
     return None
 
 
 def _command(data: JsonObject) -> Told:
-    return f"/{text_at(data, 'name')}{_spaced(text_at(data, 'args'))}", "", False
+    return f"/{text_at(data, 'name')}{_spaced(text_at(data, 'args'))}"
 
 
 def _spaced(arguments: str) -> str:
@@ -156,7 +158,7 @@ def _summary(data: JsonObject) -> Told:
     tokens = integer_at(data, "shadowedTokenCount")
     size = f", about {tokens:,} tokens" if tokens is not None else ""
     messages = "1 message" if count == 1 else f"{count} messages"
-    return f"compaction: a summary takes the place of {messages}{size}", "", False
+    return f"compaction: a summary takes the place of {messages}{size}"
 
 
 def _compacted(data: JsonObject) -> Told:
@@ -173,22 +175,22 @@ def _goal(data: JsonObject) -> Told:
 
 
 def _plan(data: JsonObject) -> Told:
-    return f"plan mode {'on' if at(data, 'active') is True else 'off'}", "", False
+    return f"plan mode {'on' if at(data, 'active') is True else 'off'}"
 
 
 def _title(data: JsonObject) -> Told:
     source = text_at(data, "source", "kind")
     by = {"user": "by the user", "provider": "by a model"}.get(source)
-    return None if by is None else (f"title {by}: {text_at(data, 'title')}", "", False)
+    return None if by is None else f"title {by}: {text_at(data, 'title')}"
 
 
 def _subagent(data: JsonObject) -> Told:
     words = (text_at(data, "mode"), text_at(data, "label"), text_at(data, "persona"))
-    return "subagent: " + " ".join(filter(None, words)), "", False
+    return "subagent: " + " ".join(filter(None, words))
 
 
 def _agent_start(data: JsonObject) -> Told:
-    return f"workflow agent {text_at(data, 'label')} begins: session {text_at(data, 'childId')}", "", False
+    return f"workflow agent {text_at(data, 'label')} begins: session {text_at(data, 'childId')}"
 
 
 def _agent_end(data: JsonObject) -> Told:
@@ -233,7 +235,7 @@ def _member(data: JsonObject) -> Told:
 
 
 def _task(data: JsonObject) -> Told:
-    return f"team task {text_at(data, 'task', 'subject')}: {text_at(data, 'task', 'status')}", "", False
+    return f"team task {text_at(data, 'task', 'subject')}: {text_at(data, 'task', 'status')}"
 
 
 def _team_message(data: JsonObject) -> Told:
@@ -244,7 +246,7 @@ def _team_message(data: JsonObject) -> Told:
 def _words(content: object) -> str:
     if type(content) is str:
         return content
-    return "\n".join(text_at(block, "text") for block in objects_at({"content": content}, "content"))
+    return "\n".join(text_at(block, "text") for block in objects_at(content))
 
 
 def _dropped(data: JsonObject) -> Told:
@@ -255,7 +257,6 @@ _TOLD: dict[str, Callable[[JsonObject], Told]] = {
     "agent/inbox/spliced": _inbox,
     "agent-preset/selected": _plain("agent preset", "agentPreset"),
     "approval/asked": _asked,
-    "approval/decided": lambda data: _decided(data, ""),
     "approval/policy": _plain("approval policy", "policy"),
     "command/done": _command_done,
     "command/run": _command,
