@@ -68,19 +68,20 @@ def say(log: Session, text: str, id: str) -> int:  # noqa: A002
     return log.append("user/message", prompt(text, id), surface="append").seq
 
 
-def call(log: Session, call_id: str) -> int:
-    data = {
+def call(log: Session, call_id: str, name: str = "bash", arguments: str = "{}") -> int:
+    data = {"turn": log.open_turn, "step": log.open_step, "callId": call_id}
+    return log.append("tool/call", {**data, "name": name, "arguments": arguments}).seq
+
+
+def answer(log: Session, call_id: str, call_seq: int, text: str = "done", *, code: str | None = None) -> int:
+    """Append the result of a call; with a code that of a failure."""
+    data: dict[str, Any] = {
         "turn": log.open_turn,
         "step": log.open_step,
-        "callId": call_id,
-        "name": "bash",
-        "arguments": "{}",
+        "message": result(call_id, text),
     }
-    return log.append("tool/call", data).seq
-
-
-def answer(log: Session, call_id: str, call_seq: int, text: str = "done") -> int:
-    data = {"turn": log.open_turn, "step": log.open_step, "message": result(call_id, text)}
+    if code is not None:
+        data["error"] = {"name": "ToolError", "code": code}
     return log.append("tool/result", data, surface="append", sources=[call_seq]).seq
 
 

@@ -9,7 +9,7 @@ from dsh.cli.sessions.export import json_lines
 from dsh.persistence.view import LogView
 from dsh.session.chunk import Chunk
 from dsh.session.log import Session
-from tests.session.build import Ticks, call_block, header, reply, result
+from tests.session.build import Ticks, answer, call, call_block, header, reply
 
 ROUTE = "acme/acme-1"
 
@@ -70,12 +70,10 @@ class Talk:
         return self.reply(*(call_block(*call) for call in calls))
 
     def start(self, call_id: str, name: str = "bash", arguments: str = "{}") -> int:
-        data = {"turn": self.log.open_turn, "step": self.log.open_step, "callId": call_id, "name": name}
-        return self.event("tool/call", data | {"arguments": arguments})
+        return call(self.log, call_id, name, arguments)
 
     def answer(self, call_id: str, text: str, at: int) -> int:
-        data = {"turn": self.log.open_turn, "step": self.log.open_step, "message": result(call_id, text)}
-        return self.event("tool/result", data, surface="append", sources=[at])
+        return answer(self.log, call_id, at, text)
 
     def tool(self, name: str, arguments: str, text: str, call_id: str = "c-1") -> None:
         """A reply that calls one tool, and its result."""

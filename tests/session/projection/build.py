@@ -6,7 +6,7 @@ from typing import Any
 from dsh.session.chunk import BlockStart, Finish, ReasoningDelta, TextDelta, ToolCallDelta, UsageChunk
 from dsh.session.chunk_run import ChunkRun, Entry
 from dsh.session.log import Session
-from tests.session.build import T0, Ticks, call_block, header, reply, result
+from tests.session.build import T0, Ticks, answer, call, call_block, header, reply
 
 ROUTE = "acme/acme-1"
 
@@ -77,14 +77,10 @@ class Timed:
             self.put("llm/retry-started", {"retryId": "r", **self.where, "retry": 1})
 
     def call(self, call_id: str, name: str = "bash") -> int:
-        data = {**self.where, "callId": call_id, "name": name, "arguments": "{}"}
-        return self.log.append("tool/call", data).seq
+        return call(self.log, call_id, name)
 
     def result(self, call_id: str, seq: int, *, error: str | None = None) -> None:
-        data: dict[str, Any] = {**self.where, "message": result(call_id)}
-        if error is not None:
-            data["error"] = {"name": "ToolError", "code": error}
-        self.put("tool/result", data, surface="append", sources=[seq])
+        answer(self.log, call_id, seq, code=error)
 
     def end_step(self) -> None:
         self.put("step/end", dict(self.where))
