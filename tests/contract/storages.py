@@ -8,6 +8,7 @@ from typing import Any
 from dsh.persistence.backend import Backend
 from dsh.persistence.jsonl.backend import JsonlBackend
 from dsh.persistence.sqlite.backend import SqliteBackend
+from dsh.session.event import SessionEvent
 from dsh.session.header import SessionHeader
 
 
@@ -27,6 +28,11 @@ class Storage:
 
     def open(self) -> Backend[Any]:
         return self._make()
+
+
+def event(seq: int, kind: str = "turn/start", turn: int = 1, **more: Any) -> SessionEvent:
+    """An event of a turn."""
+    return SessionEvent(kind, seq, 1, {"turn": turn, **more})
 
 
 def storage(name: str, root: Path) -> Storage:

@@ -16,7 +16,6 @@ from dsh.persistence.error import (
     SessionLive,
     SessionNotFound,
 )
-from dsh.persistence.view import LogView
 from dsh.session.chunk import TextDelta
 from dsh.session.error import InvalidEvent, JsonError, SessionForkError
 from dsh.session.event import SessionEvent
@@ -24,7 +23,8 @@ from dsh.session.header import SessionHeader
 from dsh.session.log import Session
 from dsh.session.value import FrozenDict
 from tests.aio import aio
-from tests.contract.storages import ALL, storage
+from tests.contract.storages import ALL, event, storage
+from tests.persistence.golden import types_of
 
 HEAD = SessionHeader(id="demo", created_at=1_700_000_000_000, cwd="/srv/app", delegation_depth=0)
 DONE = {"kind": "completed"}
@@ -45,16 +45,8 @@ async def opened(name: str, root: Path) -> AsyncIterator[Coordinator]:
         await coordinator.close()
 
 
-def event(seq: int, kind: str = "turn/start", turn: int = 1, **more: Any) -> SessionEvent:
-    return SessionEvent(kind, seq, 1, {"turn": turn, **more})
-
-
 def live(session_id: str = "demo") -> Session:
     return Session(SessionHeader(id=session_id, created_at=1, cwd="/srv/app", delegation_depth=0))
-
-
-def types_of(view: LogView) -> list[str]:
-    return [event.type for event in view.events()]
 
 
 def call(call_id: str) -> dict[str, Any]:

@@ -41,6 +41,14 @@ def in_step(turn: int = 1, step: int = 1) -> Session:
     return made
 
 
+def after_turn() -> Session:
+    """A session whose first turn, of one step, has ended."""
+    made = in_step()
+    made.append("step/end", {"turn": 1, "step": 1})
+    made.append("turn/end", {"turn": 1, "reason": {"kind": "completed"}})
+    return made
+
+
 def prompt(text: str = "say hi", id: str = "m-1") -> Message:  # noqa: A002
     return user_message(text, {"kind": "user"}, id)
 

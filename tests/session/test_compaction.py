@@ -10,7 +10,7 @@ from dsh.session.log import Session
 from dsh.session.message import text_block, user_message
 from dsh.session.restore import restore
 from tests.ids import readable
-from tests.session.build import as_stored, header, in_step, prompt, session
+from tests.session.build import after_turn, as_stored, header, in_step, prompt, session
 
 DONE: dict[str, Any] = {"turn": 1, "reason": {"kind": "completed"}}
 SHADOWED: dict[str, Any] = {
@@ -48,13 +48,6 @@ def put(log: Session, *events: Put) -> None:
 def between_turns() -> Session:
     log = session()
     log.append("user/message", prompt(), surface="append")
-    return log
-
-
-def after_turn() -> Session:
-    log = in_step()
-    log.append("step/end", {"turn": 1, "step": 1})
-    log.append("turn/end", DONE)
     return log
 
 

@@ -9,6 +9,7 @@ from dsh.session.log import Session
 from dsh.session.restore import restore
 from tests.ids import readable
 from tests.session.build import (
+    after_turn,
     answer,
     as_stored,
     call,
@@ -22,13 +23,6 @@ from tests.session.build import (
 )
 
 DONE: dict[str, Any] = {"turn": 1, "reason": {"kind": "completed"}}
-
-
-def between_turns() -> Session:
-    log = in_step()
-    log.append("step/end", {"turn": 1, "step": 1})
-    log.append("turn/end", DONE)
-    return log
 
 
 def between_steps() -> Session:
@@ -68,8 +62,8 @@ def with_result(**data: Any) -> dict[str, Any]:
         (between_steps, "step/start", {"turn": 1, "step": 3}),
         (between_steps, "step/start", {"turn": 2, "step": 2}),
         (between_steps, "step/end", {"turn": 1, "step": 1}),
-        (between_turns, "turn/start", {"turn": 1}),
-        (between_turns, "turn/start", {"turn": 3}),
+        (after_turn, "turn/start", {"turn": 1}),
+        (after_turn, "turn/start", {"turn": 3}),
     ],
     ids=readable,
 )
@@ -84,7 +78,7 @@ def test_an_append_that_does_not_fit_is_refused_and_moves_nothing(build: Any, ki
 
 
 def test_numbers_of_turns_and_steps_go_on_after_an_end() -> None:
-    log = between_turns()
+    log = after_turn()
 
     log.append("turn/start", {"turn": 2})
     log.append("step/start", {"turn": 2, "step": 1})
@@ -139,7 +133,7 @@ def test_user_messages_and_events_of_plugins_may_stand_anywhere() -> None:
 
 
 def test_a_restored_log_is_told_what_does_not_fit_and_opens() -> None:
-    log = between_turns()
+    log = after_turn()
     extra = stored("assistant/message", 4, {"turn": 1, "step": 1, "message": reply()}, surfaceOp="append")
 
     view = restore(header(), [*as_stored(log), extra]).view
