@@ -67,7 +67,7 @@ class Projections(Protocol):
         """What clients see according to stored rows alone."""
 
     def restore(self, rows: Rows, entries: Iterable[Entry], base: int) -> Restored:
-        """Continue stored rows with the events from `base` on.
+        """Continue stored rows with the events from `base` on. May be called in any thread.
 
         Raises:
             UnusableRows: they cannot be continued from there; read from event 0.

@@ -15,7 +15,6 @@ from dsh.persistence.tail import read_tail
 from dsh.persistence.view import LogView, build_view
 from dsh.session.chunk_run import ChunkRun, Entry, entry_start, entry_stop
 from dsh.session.envelope import event_from_json
-from dsh.session.event import SessionEvent
 from dsh.session.header import SessionHeader
 from dsh.session.vocabulary import check_retired, check_stored_message
 
@@ -102,8 +101,8 @@ class ColdLogs:
             del self._views[next(iter(self._views))]
         return kept[1]
 
-    async def read_from(self, session_id: str, seq: int) -> tuple[SessionEvent, ...]:
-        """Stored events from `seq` on, without closers. What stands before is not checked."""
+    async def entries_from(self, session_id: str, seq: int) -> tuple[Entry, ...]:
+        """Stored events from `seq` on, packed, without closers. What stands before is not checked."""
         found = await self._worker.call(read_tail, self._backend, session_id, seq)
         if found is None:
             raise SessionNotFound(session_id)

@@ -19,7 +19,7 @@ from dsh.persistence.live import LiveLog
 from dsh.persistence.reservation import Reservation, Reservations
 from dsh.persistence.view import LogView
 from dsh.persistence.write_behind import Scheduler
-from dsh.session.chunk_run import Entry
+from dsh.session.chunk_run import Entry, expand
 from dsh.session.event import SessionEvent
 from dsh.session.header import SessionHeader, header_from_json
 
@@ -126,10 +126,14 @@ class Coordinator:
         return await self._chains.run(session_id, lambda: self._cold.inspect(session_id))
 
     async def read_from(self, session_id: str, seq: int) -> tuple[SessionEvent, ...]:
+        entries = await self.entries_from(session_id, seq)
+        return await self._worker.call(lambda: tuple(expand(entries)))
+
+    async def entries_from(self, session_id: str, seq: int) -> tuple[Entry, ...]:
         if type(seq) is not int or seq < 0:
             raise TypeError(f"a seq is an integer from 0, found {seq!r}")
         await self.when_retired(session_id)
-        return await self._chains.run(session_id, lambda: self._cold.read_from(session_id, seq))
+        return await self._chains.run(session_id, lambda: self._cold.entries_from(session_id, seq))
 
     async def read_raw(self, session_id: str) -> RawLog:
         raw = await self._chains.run(

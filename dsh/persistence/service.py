@@ -12,6 +12,7 @@ from dsh.kernel import ServiceKey
 from dsh.persistence.backend import Listing, Packed, RawLog
 from dsh.persistence.error import PersistenceError
 from dsh.persistence.view import LogView
+from dsh.session.chunk_run import Entry
 from dsh.session.event import SessionEvent
 from dsh.session.header import SessionHeader
 from dsh.session.log import Session
@@ -72,6 +73,9 @@ class SessionPersistence(Protocol):
 
     async def read_from(self, session_id: str, seq: int) -> tuple[SessionEvent, ...]:
         """Stored events from `seq` on: no repair, no closers. Behind the end: nothing."""
+
+    async def entries_from(self, session_id: str, seq: int) -> tuple[Entry, ...]:
+        """The same with packed runs left packed: a long log stays small."""
 
     async def read_raw(self, session_id: str) -> RawLog:
         """The stored text of a log, also of one that we refuse to interpret."""

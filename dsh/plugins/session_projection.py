@@ -89,7 +89,7 @@ class ProjectionRegistry(Service):
     @property
     def units(self) -> Sequence[Unit[Any]]:
         """One of each key."""
-        return [shared[0] for shared in self._units.values() if shared]
+        return [shared[0] for shared in tuple(self._units.values()) if shared]
 
     def watch(self, callback: Watcher) -> Effect:
         mark = object()

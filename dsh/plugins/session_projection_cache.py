@@ -6,7 +6,6 @@ durable that far, then stores. It can be deleted at any time (`spec/persistence.
 """
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
@@ -18,7 +17,6 @@ from dsh.kernel import Context
 from dsh.kernel.foreign import told
 from dsh.persistence.projections import read_rows, sidecar_path, write_rows
 from dsh.persistence.service import PERSISTENCE
-from dsh.session.event import SessionEvent
 from dsh.session.header import SessionHeader
 from dsh.session.log import Session
 from dsh.session.projection.error import UnusableRows
@@ -196,7 +194,7 @@ class ProjectionSidecars:
         rows = {} if path is None else await asyncio.to_thread(read_rows, path, header)
         floor = self._projections.restore_floor(rows)
         if floor is None:
-            await self._persistence.read_from(header.id, MAX_SAFE_INT)
+            await self._persistence.entries_from(header.id, MAX_SAFE_INT)
             return Snapshot(-1, {})
         restored = await self._restored(header.id, rows, floor)
         if path is not None and restored.rows != {key: rows.get(key) for key in restored.rows}:
@@ -207,12 +205,13 @@ class ProjectionSidecars:
         return restored.snapshot
 
     async def _restored(self, session_id: str, rows: Rows, floor: int) -> Restored:
-        events: Sequence[SessionEvent] = await self._persistence.read_from(session_id, floor)
+        """Read and folded beside the event loop: a log may be long."""
+        entries = await self._persistence.entries_from(session_id, floor)
         try:
-            return self._projections.restore(rows, events, floor)
+            return await asyncio.to_thread(self._projections.restore, rows, entries, floor)
         except UnusableRows:
-            events = await self._persistence.read_from(session_id, 0)
-            return self._projections.restore({}, events, 0)
+            entries = await self._persistence.entries_from(session_id, 0)
+            return await asyncio.to_thread(self._projections.restore, {}, entries, 0)
 
     def _path(self, header: SessionHeader) -> Path | None:
         log = self._persistence.locate(header)

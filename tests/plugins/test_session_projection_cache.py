@@ -4,6 +4,7 @@ import asyncio
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -25,10 +26,13 @@ from dsh.plugins import (
     session_title,
 )
 from dsh.plugins import session_projection_cache as row
+from dsh.session.chunk import BlockStart, TextDelta
+from dsh.session.chunk_run import Entry, entry_start, entry_stop
 from dsh.session.header import SessionHeader
 from dsh.session.log import Session
 from dsh.session.projection.fold import Row
 from dsh.session.projection.title import TITLE
+from dsh.session.projection.unit import Unit
 from dsh.session.store import SESSION_DELTA, SESSION_FLUSH, SESSIONS, SessionStore
 from tests.agent.kit import settled, until
 from tests.aio import aio, aio_in_virtual_time
@@ -354,6 +358,34 @@ async def test_a_cold_reading_says_what_the_log_says_and_mends_the_cache(tmp_pat
 
     assert (seen.values, seen.as_of_seq) == ({"todos": (), "title": "b"}, 1)
     assert read_rows(path, header)["title"] == Row(1, 1, "b")
+
+
+@aio
+async def test_a_long_log_is_folded_packed_and_beside_the_event_loop(tmp_path: Path) -> None:
+    async with mounted(tmp_path, LAZY) as kept:
+        log = kept.create()
+        log.append("turn/start", {"turn": 1})
+        log.append("step/start", {"turn": 1, "step": 1})
+        log.append_chunk(1, 1, BlockStart(0, "text"))
+        for _ in range(500):
+            log.append_chunk(1, 1, TextDelta(0, "word "))
+    seen: list[tuple[str, int]] = []
+
+    def apply(count: int, entry: Entry) -> int:
+        seen.append((type(entry).__name__, threading.get_ident()))
+        return count + entry_stop(entry) - entry_start(entry)
+
+    async with mounted(tmp_path, LAZY) as kept:
+        unit = Unit(
+            key="count", version=1, state_type=int, init=int, apply=apply, view=int,
+            types=frozenset({"turn/start", "step/start", "assistant/chunk"}), reads_runs=True,
+        )  # fmt: skip
+        kept.projections.register(unit)
+        cold = await kept.cache.cold_snapshot(log.header)
+
+    assert cold.values["count"] == 503
+    assert [kind for kind, _ in seen] == ["SessionEvent"] * 3 + ["ChunkRun"]
+    assert threading.get_ident() not in {thread for _, thread in seen}
 
 
 @aio
