@@ -71,15 +71,9 @@ class PackageManager(NamedTuple):
             line.append("--no-cache")
         elif any(map(is_archive, places)):
             line.append("--no-cache-dir")
-        group = None if _has_terminal() else 0
         with tempfile.TemporaryDirectory(prefix="dsh-plugin-", ignore_cleanup_errors=True) as scratch:
             environment["TMPDIR"] = scratch  # one that is told to end leaves what it was about where it is
-            with subprocess.Popen(line, stdout=2, env=environment, process_group=group) as process:
-                try:
-                    return process.wait()
-                except BaseException:
-                    _end(process, with_group=group is not None)
-                    raise
+            return _run(line, environment)
 
 
 def find_manager(wanted: str | None) -> PackageManager:
@@ -117,6 +111,28 @@ def terminable() -> Iterator[None]:
 def _terminate(number: int, frame: FrameType | None) -> None:
     signal.signal(number, signal.SIG_IGN)
     raise Terminated
+
+
+def _run(line: list[str], environment: dict[str, str]) -> int:
+    """Run a command to its end, and end it where this process is told to; a signal waits until it can."""
+    group = None if _has_terminal() else 0
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    try:
+        with subprocess.Popen(
+            line,
+            stdout=2,
+            env=environment,
+            process_group=group,
+            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, mask),
+        ) as process:
+            try:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+                return process.wait()
+            except BaseException:
+                _end(process, with_group=group is not None)
+                raise
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _has_terminal() -> bool:

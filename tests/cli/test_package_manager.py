@@ -1,12 +1,16 @@
-"""What a package manager is told."""
+"""What a package manager is told, and that it ends with its `dsh`."""
 
 import json
+import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dsh.cli.package_manager import Name, PackageManager
+from dsh.cli.package_manager import Name, PackageManager, Terminated, terminable
 
 RECORDER = "import json, sys; json.dump(sys.argv[2:], open(sys.argv[1], 'w'))"
 
@@ -32,3 +36,22 @@ def test_what_was_built_before_does_not_stand_in_for_what_lies_there_now(
 
     line = ["--target", str(tmp_path / "t"), "--constraint", str(tmp_path / "c"), "x"]
     assert json.loads(told.read_text()) == [*line, *([] if flag is None else [flag])]
+
+
+def test_a_signal_that_comes_while_it_starts_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    class Told(subprocess.Popen[bytes]):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            started.append(self)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(subprocess, "Popen", Told)
+    manager = PackageManager("pip", (sys.executable, "-c", "import time; time.sleep(60)"))
+
+    with pytest.raises(Terminated), terminable():
+        manager.install([], target=tmp_path / "t", constraints=tmp_path / "c", places=[])
+
+    assert started[0].returncode == -signal.SIGTERM
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()).isdisjoint((signal.SIGINT, signal.SIGTERM))

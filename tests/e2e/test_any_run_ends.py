@@ -15,6 +15,7 @@ from dsh.testing.workspace import Finished, Workspace, finish, log_rows
 from tests.e2e.bounds import bounded
 from tests.e2e.model import Model
 from tests.e2e.reply import bash, text
+from tests.process import wait_until
 
 Answering = Callable[..., Model]
 
@@ -151,10 +152,7 @@ def signalled(space: Workspace, words: tuple[str, ...], number: signal.Signals) 
 def at_work(space: Workspace, words: tuple[str, ...]) -> "subprocess.Popen[bytes]":
     """Start a run whose plugin tells when it is at work, and wait for that."""
     process = space.start(*words)
-    deadline = time.monotonic() + 20
-    while not (space.work / "started").exists():
-        assert time.monotonic() < deadline and process.poll() is None
-        time.sleep(0.01)
+    wait_until((space.work / "started").exists, process)
     return process
 
 
@@ -202,10 +200,7 @@ def test_ctrl_c_at_a_terminal(space: Workspace, answering: Answering, keys: byte
         os.chdir(space.work)
         words = [*space.program, "run", "x"]
         os.execve(words[0], words, space.environment({}))
-    deadline = time.monotonic() + 20
-    while not (space.work / "started").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until((space.work / "started").exists)
     for key in keys:
         os.write(terminal, bytes([key]))
         time.sleep(0.05)

@@ -15,8 +15,8 @@ from dsh.persistence.view import LogView, build_view
 from dsh.testing.workspace import Finished, Workspace, finish
 from tests.e2e.model import Model
 from tests.e2e.reply import bash, text
-from tests.e2e.test_storage import logged, sent, wait_until
-from tests.process import is_gone
+from tests.e2e.test_storage import logged, sent
+from tests.process import is_gone, wait_until
 
 Answering = Callable[..., Model]
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dsh.testing.workspace import Finished, Workspace, finish
-from tests.process import is_gone
+from tests.process import is_gone, wait_until
 from tests.wheel import make_wheel
 
 ROW = "- insert: [{{id: {0}, name: {0}}}]\n"
@@ -417,10 +417,7 @@ def test_a_command_that_is_told_to_end_leaves_everything_as_it_was(shop: Shop) -
     shop.env["TMPDIR"] = str(scratch)
     process = shop.start("plugin", "add", "--profile", "mine", "--no-build-isolation", "./slow")
     started = slow.with_name("started")
-    deadline_s = time.monotonic() + 60
-    while not (started.exists() and started.read_text()) and time.monotonic() < deadline_s:
-        assert process.poll() is None
-        time.sleep(0.02)
+    wait_until(lambda: started.exists() and started.read_text(), process)
     process.send_signal(signal.SIGTERM)
     assert finish(process).code == 143
     assert is_gone(int(started.read_text())), "the build that the package manager started goes with it"

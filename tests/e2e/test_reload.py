@@ -15,6 +15,7 @@ import pytest
 from dsh.testing.workspace import PROGRAM, Workspace, finish, log_rows
 from tests.e2e.model import Model
 from tests.e2e.reply import bash, text
+from tests.process import wait_until
 
 ROW = """
 def apply(ctx, config):
@@ -27,7 +28,6 @@ def say(text):
     with open(os.environ["TRACE"], "a") as trace:
         trace.write(text + "\\n")
 """
-PATIENCE_S = 30.0
 
 
 class Alive:
@@ -42,11 +42,7 @@ class Alive:
 
     def await_lines(self, wanted: Callable[[list[str]], bool]) -> list[str]:
         """Wait until the trace is as wanted; a run that is too slow fails the test."""
-        end = time.monotonic() + PATIENCE_S
-        while not wanted(self.lines()):
-            assert self.process.poll() is None, finish(self.process).stderr
-            assert time.monotonic() < end, self.lines()
-            time.sleep(0.05)
+        wait_until(lambda: wanted(self.lines()), self.process)
         return self.lines()
 
     def end(self) -> list[str]:
@@ -262,7 +258,7 @@ def test_a_task_that_is_being_done_is_not_torn_from_what_it_uses(space: Workspac
         "--profile", "demo", "Run: touch started; while [ ! -e done ]; do sleep 0.1; done; echo over"
     )
     try:
-        _await(lambda: (space.work / "started").exists(), process)
+        wait_until((space.work / "started").exists, process)
         time.sleep(1.2)
         patch = space.home / "dsh.patch.yml"
         write(patch, "- {id: agent-loop, merge: {maxParallelToolCalls: 3}}\n")
@@ -298,7 +294,7 @@ def test_an_edit_of_the_model_s_adapter_is_refused_while_a_turn_uses_its_route(
     model = answering(wait, text("over"))
     process = space.start("--profile", "headless", "go")
     try:
-        _await(lambda: (space.work / "started").exists(), process)
+        wait_until((space.work / "started").exists, process)
         time.sleep(1.2)
         write(space.home / "dsh.patch.yml", f"- {{id: llm-deepseek, {change}}}\n")
         time.sleep(1.5)
@@ -316,14 +312,6 @@ def test_an_edit_of_the_model_s_adapter_is_refused_while_a_turn_uses_its_route(
     kinds = [row.get("type") for row in log_rows(space.logs()[0])]
     assert (kinds.count("assistant/message"), kinds.count("turn/end"), "llm/retry" in kinds) == (2, 1, False)
     assert json.loads(space.run("sessions", "inspect", str(space.logs()[0]), "--json").stdout)["lastType"]
-
-
-def _await(is_so: Callable[[], bool], process: "subprocess.Popen[bytes]") -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not is_so():
-        assert process.poll() is None, finish(process).stderr
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def test_a_short_run_loads_nothing_for_live_reload(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dsh.testing.workspace import Finished, Workspace, log_rows
+from tests.process import wait_until
 
 SQLITE = """\
 - id: session-persistence-jsonl
@@ -103,10 +104,7 @@ def test_deleting_and_pruning_leave_nothing(workspace: Workspace) -> None:
 def test_a_session_that_a_run_has_open_is_not_deleted(workspace: Workspace) -> None:
     process = workspace.start("--profile", "demo", "Run: echo started; touch started; sleep 60")
     try:
-        deadline = time.monotonic() + 30
-        while not (workspace.work / "started").exists():
-            assert time.monotonic() < deadline and process.poll() is None
-            time.sleep(0.02)
+        wait_until((workspace.work / "started").exists, process)
         running = ids(workspace)[0]
 
         refused = workspace.run("sessions", "delete", running, "--yes")

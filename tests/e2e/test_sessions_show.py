@@ -3,10 +3,10 @@
 import json
 import os
 import signal
-import time
 from pathlib import Path
 
 from dsh.testing.workspace import Workspace
+from tests.process import wait_until
 
 
 def test_a_job_is_shown_and_exported(tmp_path: Path) -> None:
@@ -34,9 +34,7 @@ def test_a_job_is_shown_and_exported(tmp_path: Path) -> None:
 def test_a_job_that_runs_and_then_is_killed_is_shown_as_far_as_it_came(tmp_path: Path) -> None:
     space = Workspace(tmp_path)
     process = space.start("--profile", "demo", "Run: touch began; sleep 30")
-    deadline = time.monotonic() + 30
-    while not (space.work / "began").exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until((space.work / "began").exists, process)
 
     running = space.run("sessions", "show", "last")
     text = space.run("sessions", "export", "last", "-o", "running.md")

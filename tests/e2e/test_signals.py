@@ -14,7 +14,7 @@ from dsh.cli.shutdown import DISPOSAL_S
 from dsh.testing.workspace import Finished, Workspace, finish, log_rows
 from tests.e2e.model import Model
 from tests.e2e.reply import bash, text
-from tests.process import is_gone
+from tests.process import is_gone, wait_until
 
 Answering = Callable[..., Model]
 
@@ -35,11 +35,8 @@ def apply(ctx):
 """
 
 
-def wait_for(path: Path, bound_s: float = 20) -> None:
-    deadline = time.monotonic() + bound_s
-    while not (path.exists() and (path.suffix != ".pid" or path.read_text().strip())):
-        assert time.monotonic() < deadline, f"{path.name} did not appear"
-        time.sleep(0.01)
+def wait_for(path: Path) -> None:
+    wait_until(lambda: path.exists() and (path.suffix != ".pid" or path.read_text().strip()))
 
 
 def last_row(space: Workspace) -> dict[str, object]:

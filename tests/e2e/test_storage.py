@@ -17,6 +17,7 @@ from dsh.persistence.view import LogView, build_view
 from dsh.testing.workspace import Finished, Workspace, finish
 from tests.e2e.model import Model
 from tests.e2e.reply import bash, text
+from tests.process import wait_until
 
 Answering = Callable[..., Model]
 
@@ -43,13 +44,6 @@ def rows_of(space: Workspace) -> int:
     for log in space.logs():
         return view_of(log).stored_length
     return 0
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + BOUND_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(0.002)
 
 
 def inspected(space: Workspace, log: Path) -> dict[str, Any]:

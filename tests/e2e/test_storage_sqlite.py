@@ -15,7 +15,8 @@ from dsh.session.log import Session
 from dsh.testing.workspace import Workspace, finish
 from tests.e2e.model import Model
 from tests.e2e.reply import bash, text
-from tests.e2e.test_storage import BOUND_S, Answering, in_one_line, job, limited, logged, sent, wait_until
+from tests.e2e.test_storage import BOUND_S, Answering, in_one_line, job, limited, logged, sent
+from tests.process import wait_until
 
 SWAP = """\
 - id: session-persistence-jsonl

@@ -170,10 +170,10 @@ def staged(site: Path) -> Iterator[Staging]:
     """
     staging = Staging(site)
     try:
-        staging.begin()
-    except OSError as error:
-        raise SiteError(f"failed to prepare {staging.folder}: {error.strerror or error}") from None
-    try:
+        try:
+            staging.begin()
+        except OSError as error:
+            raise SiteError(f"failed to prepare {staging.folder}: {error.strerror or error}") from None
         yield staging
     finally:
         with contextlib.suppress(OSError):
