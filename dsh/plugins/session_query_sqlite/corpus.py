@@ -96,6 +96,8 @@ class Corpus:
         Raises:
             SessionQueryError: SESSION_NOT_FOUND, CORRUPT_SESSION or PERSISTENCE_FAILED.
         """
+        if type(session_id) is not str or not session_id:
+            raise SessionQueryError("SESSION_NOT_FOUND", f"{session_id!r:.60} is no session's id")
         session = self._ctx.use(SESSIONS).get(session_id)
         if session is not None:
             return FoundSession(session.header, "live"), LogView(session.copy())

@@ -1,7 +1,7 @@
 """Predicates on sessions and events: checked once, then asked often."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from dsh.capabilities.session_query import (
     Between,
@@ -14,6 +14,8 @@ from dsh.capabilities.session_query import (
 from dsh.capabilities.session_query_error import SessionQueryError
 from dsh.plugins.session_query_sqlite.text import folded, searchable
 from dsh.session.event import SessionEvent
+
+T = TypeVar("T")
 
 MAX_OUTER = 14
 """Predicates of one search."""
@@ -45,7 +47,7 @@ class SessionTest:
         """Raises SessionQueryError INVALID_FILTER where one makes no sense."""
         self._values: list[tuple[Callable[[FoundSession], str | None], frozenset[str | None]]] = []
         self._ranges: list[tuple[Callable[[FoundSession], int], Between]] = []
-        for predicate in predicates:
+        for predicate in checked_list(predicates, "predicates on sessions"):
             if type(predicate) is OneOf:
                 self._values.append((_OF_SESSION[_known(predicate, _OF_SESSION)], values_of(predicate)))
             elif type(predicate) is Between:
@@ -71,7 +73,7 @@ class EventTest:
         self.ranges: list[Between] = []
         self.texts: list[str] = []
         """Folded texts that must be held."""
-        for predicate in predicates:
+        for predicate in checked_list(predicates, "predicates on events"):
             if type(predicate) is OneOf:
                 self.values.append((_known(predicate, _OF_EVENT), values_of(predicate)))
             elif type(predicate) is Between:
@@ -99,6 +101,17 @@ class EventTest:
         return all(wanted in text for wanted in self.texts)
 
 
+def checked_list(values: Sequence[T], what: str) -> Sequence[T]:
+    """The values, which are a list or a tuple.
+
+    Raises:
+        SessionQueryError: INVALID_FILTER.
+    """
+    if type(values) not in (tuple, list):
+        raise _invalid(f"{what} are a list, found {type(values).__name__}")
+    return values
+
+
 def check_outer(*groups: Sequence[Any]) -> None:
     """Refuse a search with too many predicates.
 
@@ -110,9 +123,7 @@ def check_outer(*groups: Sequence[Any]) -> None:
 
 
 def values_of(predicate: OneOf) -> frozenset[str | None]:
-    values = predicate.values
-    if type(values) not in (tuple, list):
-        raise _invalid(f"{predicate.field}: values are a list, found {type(values).__name__}")
+    values = checked_list(predicate.values, f"{predicate.field}: values")
     for value in values:
         if value is not None and type(value) is not str:
             raise _invalid(f"{predicate.field}: a value is a text or None, found {value!r:.60}")
@@ -136,9 +147,10 @@ def _within(value: int, bounds: Between) -> bool:
 
 
 def _known(predicate: OneOf | Between, fields: Any) -> str:
-    if predicate.field not in fields:
-        raise _invalid(f"no field {predicate.field!r:.60} here; there are {', '.join(fields)}")
-    return predicate.field
+    field: Any = predicate.field
+    if type(field) is not str or field not in fields:
+        raise _invalid(f"no field {field!r:.60} here; there are {', '.join(fields)}")
+    return field
 
 
 def _invalid(message: str) -> SessionQueryError:

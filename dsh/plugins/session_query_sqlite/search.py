@@ -26,6 +26,7 @@ from dsh.plugins.session_query_sqlite.limits import Limits, checked_limit
 from dsh.plugins.session_query_sqlite.predicates import EventTest, SessionTest, check_outer
 from dsh.plugins.session_query_sqlite.reconcile import Reconciler
 from dsh.plugins.session_query_sqlite.text import MATCH_END, MATCH_START
+from dsh.unicode import valid
 
 _SPACE = re.compile(r"\s+")
 
@@ -139,11 +140,13 @@ class _Plan:
     """A request that was checked."""
 
     def __init__(self, request: SearchRequest, limits: Limits) -> None:
+        if type(request) is not SearchRequest:
+            raise SessionQueryError("INVALID_QUERY", f"no search request: {request!r:.60}")
         self.request = request
         self.limit = checked_limit(request.limit, limits)
-        check_outer(request.sessions, request.events)
         self.sessions = SessionTest(request.sessions)
         self.where = _where(EventTest(request.events))
+        check_outer(request.sessions, request.events)
         self.phrase = request.query
         if type(request.query) is not str or not any(map(str.isalnum, request.query)):
             raise SessionQueryError("INVALID_QUERY", "a search needs at least one word")
@@ -165,7 +168,7 @@ def _where(test: EventTest) -> Where:
                 values.append(max(-(2**63), min(bound, 2**63 - 1)))
     for text in test.texts:
         parts.append("holds(d.text, ?)")
-        values.append(text)
+        values.append(valid(text))
     return Where("".join(f" AND {part}" for part in parts), tuple(values))
 
 

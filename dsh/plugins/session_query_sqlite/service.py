@@ -26,7 +26,7 @@ from dsh.kernel import CancelToken
 from dsh.persistence.view import LogView
 from dsh.plugins.session_query_sqlite.corpus import Corpus, waiting
 from dsh.plugins.session_query_sqlite.limits import Limits, checked_limit
-from dsh.plugins.session_query_sqlite.predicates import EventTest, SessionTest
+from dsh.plugins.session_query_sqlite.predicates import EventTest, SessionTest, checked_list
 from dsh.plugins.session_query_sqlite.records import Records, record_of
 from dsh.plugins.session_query_sqlite.trace import surface_of, trace
 from dsh.session.event import SessionEvent
@@ -126,7 +126,7 @@ class Queries:
     async def titles(
         self, session_ids: Sequence[str], *, signal: CancelToken | None = None
     ) -> tuple[SessionTitle, ...]:
-        return await waiting(self._titles(session_ids), signal)
+        return await waiting(self._titles(checked_list(session_ids, "ids of sessions")), signal)
 
     async def _titles(self, session_ids: Sequence[str]) -> tuple[SessionTitle, ...]:
         return tuple(await asyncio.gather(*map(self._title, session_ids)))
