@@ -32,6 +32,8 @@ class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes on disk, or of its records in a database."""
     modified_ms: int | None
     """When it was last written, in epoch milliseconds; None where that is not known."""
+    title: str | None = None
+    """Its last title, where the listing knows it; None where it has none, or the storage is a log alone."""
 
 
 class StoredProblem(msgspec.Struct, frozen=True):

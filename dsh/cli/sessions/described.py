@@ -48,8 +48,10 @@ def parent_mark(stored: StoredSession, short: dict[str, str]) -> str:
 
 
 def cached_title(stored: StoredSession) -> str | None:
-    """The title as the cache beside the log has it, if there is one for this very session.
+    """The title as the listing or the cache beside the log has it, if there is one for this very session.
 
     The log is not read for it, so that the title may be an older one.
     """
-    return None if stored.path is None else title_of(read_rows(sidecar_path(stored.path), stored.header))
+    if stored.path is None:
+        return stored.title
+    return title_of(read_rows(sidecar_path(stored.path), stored.header))

@@ -58,11 +58,14 @@ class TurnTimes(Struct, frozen=True, rename="camel"):
 
 
 def timeline(entries: Iterable[Entry]) -> list[TurnTimes]:
-    """The turns of a log. Costs one pass; packed runs stay packed."""
+    """The turns of a log. Costs one pass; packed runs stay packed.
+
+    What is under way where the log ends has not failed; it is drawn up to there.
+    """
     reading = _Reading()
     for entry in entries:
         reading.see(entry)
-    reading.end_turn(None)
+    reading.end()
     return reading.turns
 
 
@@ -135,6 +138,15 @@ class _Reading:
             name, start, position = found
             is_error = "error" in event.data or message["content"][0].get("isError") is True
             self._calls[position] = Span(name, start, self._now, is_error)
+
+    def end(self) -> None:
+        """The log ends here, and with it what is open."""
+        if self._step is not None:
+            self._answered("model")
+            for name, start, position in self._open.values():
+                self._calls[position] = Span(name, start, self._now)
+            self._open.clear()
+        self.end_turn(None)
 
     def _end_step(self) -> None:
         if self._step is None:

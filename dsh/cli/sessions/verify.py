@@ -165,7 +165,7 @@ def _check(name: str, find: Callable[[], Log]) -> Checked:
             findings=(found,),
         )
     verdict = verify_log(view)
-    findings = (*_unfinished(view), *verdict.findings)
+    findings = (*_unfinished(log, view), *verdict.findings)
     levels = {found.level for found in findings}
     return Checked(
         log=log.place,
@@ -186,7 +186,7 @@ def _refusal(error: DshError | OSError) -> Shown:
     return Shown("error", refusal.code or "REFUSED", None, at, masked(describe(refusal)))
 
 
-def _unfinished(view: LogView) -> Iterator[Finding]:
+def _unfinished(log: Log, view: LogView) -> Iterator[Finding]:
     """What opening the session for writing would change."""
     if (torn := view.torn) is not None:
         read = f"{torn.recovered or 'no'} events could be read"
@@ -195,6 +195,8 @@ def _unfinished(view: LogView) -> Iterator[Finding]:
     if view.closers:
         closers = counted(len(view.closers), "event")
         said = f"the last turn has no end; {closers} will close it when the session is opened"
+        if (writer := log.writer()) is not None:
+            said = f"the last turn has no end yet: {writer} goes on with the session"
         yield Finding("warning", "UNFINISHED", None, said)
 
 

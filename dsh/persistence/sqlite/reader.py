@@ -24,6 +24,7 @@ from dsh.persistence.system import problem_of
 from dsh.session.chunk_run import ChunkRun
 from dsh.session.error import SessionError, UnsupportedLog
 from dsh.session.header import SessionHeader, header_from_json
+from dsh.session.projection.unit import text_at
 from dsh.session.restore import Restorer
 from dsh.session.value import encode
 
@@ -272,6 +273,7 @@ def list_sessions(
     sizes = dict(
         db.execute(f"SELECT session_id, CAST(total({_SIZE}) AS INTEGER) FROM events GROUP BY session_id")
     )
+    titles = _titles(db)
     latest = "SELECT time FROM events WHERE session_id = id ORDER BY seq DESC LIMIT 1"
     for *row, written in db.execute(f"SELECT {_SESSION}, ({latest}) FROM sessions"):
         place = place_of(database, shown(row[0]))
@@ -288,9 +290,26 @@ def list_sessions(
                 revision=revision_of(token, found.state),
                 size=sizes.get(row[0], 0) + _header_size(found.header),
                 modified_ms=written if type(written) is int else found.header.created_at,
+                title=titles.get(row[0]),
             )
         )
     return sessions, problems
+
+
+def _titles(db: sqlite3.Connection) -> dict[bytes, str]:
+    """The last title of each session, by its id as it is stored; a row that does not decode has none."""
+    last = (
+        f"SELECT session_id, {COLUMNS}, max(seq) FROM events WHERE type = 'session/title' GROUP BY session_id"
+    )
+    titles: dict[bytes, str] = {}
+    for session_id, *row, _ in db.execute(last):
+        try:
+            record, _ = read_row(row)
+        except (DamagedRow, SessionError):
+            continue
+        if isinstance(record, dict) and (title := text_at(record["data"], "title")) is not None:
+            titles[session_id] = title
+    return titles
 
 
 def place_of(database: str, session_id: str) -> str:

@@ -242,6 +242,24 @@ def test_a_failed_attempt_and_the_wait_after_it_are_told_apart() -> None:
     assert one_step(log).requests == (Span("failed", 0, 100, is_error=True), Span("model", 600, 700))
 
 
+def test_what_is_under_way_where_the_log_ends_has_not_failed() -> None:
+    asking = Log()
+    asking.at(0, "turn/start", {"turn": 1})
+    asking.at(5, "step/start", {"turn": 1, "step": 1})
+    asking.at(9, "request/context", {})
+    calling = Log()
+    calling.at(0, "turn/start", {"turn": 1})
+    calling.step(0, 10, "a", "b")
+    calling.call(10, "a")
+    calling.call(10, "b")
+    calling.result(20, "b")
+
+    assert one_step(asking).requests == (Span("model", 5, 9),)
+    assert one_step(calling).calls == (Span("bash", 10, 20), Span("bash", 10, 20))
+    calling.at(30, "step/end", {"turn": 1, "step": 1})
+    assert one_step(calling).calls[0] == Span("bash", 10, 30, is_error=True)
+
+
 def test_a_clock_that_is_set_back_makes_nothing_negative_and_hides_nothing_after_it() -> None:
     """SL-09: an hour back between the reply and its call; what comes after is measured from there."""
     hour = 3_600_000

@@ -8,6 +8,7 @@ import pytest
 
 from dsh.cli.sessions.place import Place
 from dsh.cli.sessions.verify import counted, verify
+from dsh.persistence.lock import OwnerLock
 from tests.corpus import CORPUS, needs_corpus
 from tests.persistence.golden import HEADER, TEXT
 
@@ -74,6 +75,18 @@ def test_an_unfinished_log_is_a_warning(tmp_path: Path, run: Run) -> None:
         ["warning", "UNFINISHED"],
     ]
     assert path.read_bytes() == torn
+
+
+def test_a_session_that_runs_is_told_with_its_process(tmp_path: Path, run: Run) -> None:
+    path = stored(tmp_path, "a", TEXT[: TEXT.index(b'{"type":"turn/end"')])
+    lock = OwnerLock.acquire(path.parent)
+    try:
+        running = run("a")[1]
+    finally:
+        lock.release()
+
+    assert "UNFINISHED  the last turn has no end yet: process " in running
+    assert "UNFINISHED  the last turn has no end; 1 event will close it" in run("a")[1]
 
 
 def test_a_log_that_does_not_open_is_an_error_with_its_line(tmp_path: Path, run: Run) -> None:

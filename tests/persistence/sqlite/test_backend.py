@@ -152,6 +152,28 @@ def test_a_listing_reads_headers_and_one_bad_session_hides_no_other(tmp_path: Pa
     backend.close()
 
 
+def test_a_listing_knows_the_last_title_of_each_session(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    backend = SqliteBackend(path)
+    for session_id, titles in (("none", []), ("one", ["a"]), ("two", ["a", "名"]), ("bad", ["a", "b"])):
+        header = SessionHeader(id=session_id, created_at=T0)
+        data = [{"title": title, "messageSeqs": [], "source": {"kind": "user"}} for title in titles]
+        backend.append(header, [SessionEvent("x/y", 0, T0, freeze({}, "data"), ignorable=True)])
+        for seq, one in enumerate(data, 1):
+            backend.append(header, [SessionEvent("session/title", seq, T0, freeze(one, "data"))])
+    backend.close()
+    change(path, "UPDATE events SET data = '{' WHERE session_id = 'bad' AND seq = 2")
+    backend = SqliteBackend(path)
+
+    found = backend.list()
+
+    assert {one.header.id: one.title for one in found.sessions} == {
+        "none": None, "one": "a", "two": "名", "bad": None,
+    }  # fmt: skip
+    assert found.problems == ()
+    backend.close()
+
+
 def test_a_null_where_a_header_field_is_absent_and_nowhere_else(tmp_path: Path) -> None:
     backend = SqliteBackend(stored(tmp_path / "s.db", log()))
     assert "delegationDepth" not in view_of(backend, "s").header.to_json()
