@@ -115,6 +115,9 @@ class Backend(Protocol[S]):
     def find(self, session_id: str) -> str | None:
         """The place where a session is stored, or None. No record is read."""
 
+    def unseen(self) -> list[str]:
+        """Places that may hold stored sessions and may not be looked into. Not cheap; for a message."""
+
     def ids(self, prefix: str = "") -> list[str]:
         """Ids of stored sessions that begin so, sorted. No record is read, so broken ones are there too."""
 
@@ -126,6 +129,9 @@ class Backend(Protocol[S]):
 
     def revision(self, session_id: str) -> str | None:
         """The token that `load` would give now, without reading events."""
+
+    def writer(self, session_id: str) -> str | None:
+        """Who has the session open for writing, told without taking its lock; None for nobody."""
 
     def read_raw(self, session_id: str) -> RawLog | None:
         """The stored text, or None.
@@ -155,11 +161,15 @@ class Backend(Protocol[S]):
     def release(self, session_id: str) -> None:
         """Close an open log and give its owner lock back."""
 
-    def delete(self, session_id: str) -> bool:
+    def delete(self, session_id: str, *, revision: str | None = None) -> bool:
         """Remove a stored session and what belongs to it, under its owner lock; False when there is none.
+
+        Args:
+            revision: what it has to be; None for whatever it is.
 
         Raises:
             SessionBusy: somebody writes it.
+            SessionWritten: it has another revision; it stays.
             OSError: it is still there, or its log is and can be deleted again.
         """
 

@@ -11,7 +11,6 @@ from typing import Any
 from dsh.persistence.backend import Backend, Packed
 from dsh.persistence.chain import Worker
 from dsh.persistence.error import PersistenceError, SessionCollision, SessionNotDurable, SessionNotFound
-from dsh.persistence.tail import read_tail
 from dsh.persistence.view import LogView, build_view
 from dsh.session.chunk_run import ChunkRun, Entry, entry_start, entry_stop
 from dsh.session.envelope import event_from_json
@@ -103,6 +102,8 @@ class ColdLogs:
 
     async def entries_from(self, session_id: str, seq: int) -> tuple[Entry, ...]:
         """Stored events from `seq` on, packed, without closers. What stands before is not checked."""
+        from dsh.persistence.tail import read_tail
+
         found = await self._worker.call(read_tail, self._backend, session_id, seq)
         if found is None:
             raise SessionNotFound(session_id)

@@ -19,9 +19,10 @@ PersistenceError                    exit 8: a log could not be made durable, or 
 ├── PackingUnsupported              PACKING_UNSUPPORTED, exit 1: this storage has nothing to pack
 ├── WrongDatabase                   SESSION_WRONG_DATABASE, exit 1: a database that is not one of sessions
 ├── SessionFileChanged              SESSION_FILE_CHANGED: not what we last wrote; nothing is appended
+├── SessionWritten                  SESSION_FILE_CHANGED: not what was to be deleted; it stays
 ├── DatabaseBusy                    SESSION_DATABASE_BUSY: locked by another program (dsh.persistence.sqlite)
 ├── UnsafePath                      SESSION_UNSAFE_PATH, exit 1: open to others (dsh.persistence.sqlite)
-└── UncleanTail                     a failed append could not be taken back (dsh.persistence.jsonl.writer)
+└── UncleanTail, UncleanCreation    what failed could not be taken back (dsh.persistence.jsonl.writer)
 
 Storage errors (permission, I/O) are plain `OSError`s, but for whoever waits for a session to become durable:
 there they are wrapped, so that the process ends with exit code 8.
@@ -223,6 +224,22 @@ class SessionFileChanged(PersistenceError):
             code="SESSION_FILE_CHANGED",
             hint="another program changed the log; keep a copy and start a new session",
         )
+
+
+class SessionWritten(PersistenceError):
+    """A session was to be deleted as it was seen, and somebody has written it since. It stays."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__(
+            f"{place}: the session was written meanwhile; it was not deleted",
+            code="SESSION_FILE_CHANGED",
+            hint="look at it again, and delete it if it should go all the same",
+        )
+
+
+def of_header(error: SessionError) -> str:
+    """Why a header is refused, where the place says no more than the line."""
+    return error.message if "header" in error.message else f"header: {error.message}"
 
 
 def _place(path: str, line: int, offset: int | None) -> str:

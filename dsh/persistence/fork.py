@@ -3,11 +3,12 @@
 The parent is only read (`spec/session-log.md` §12).
 """
 
+import contextlib
 import uuid
 from typing import Any
 
 from dsh.persistence.backend import Backend
-from dsh.persistence.error import SessionCollision, SessionNotDurable, SessionNotFound
+from dsh.persistence.error import PersistenceError, SessionCollision, SessionNotDurable, SessionNotFound
 from dsh.persistence.view import build_view
 from dsh.session.fork import ForkSeed
 from dsh.session.header import SessionHeader
@@ -40,7 +41,8 @@ def fork_stored(
         SessionNotFound: the parent is not stored.
         SessionForkError: see `LogView.fork`.
         LogRefusal: the parent cannot be opened.
-        SessionNotDurable: the child could not be stored; nothing of it is to be seen.
+        SessionNotDurable: the child could not be stored. Nothing of it is to be seen, unless what is stored
+            could not be removed again either.
     """
     refuse_taken(backend, child_id)
     stored = backend.load(session_id)
@@ -66,10 +68,24 @@ def store_fork(
     """Store a session that begins with this seed, in one write. Raises as `fork_stored`."""
     child = seed.session(new_session_id() if child_id is None else child_id, clock=clock)
     try:
-        backend.append(child.header, child.entries())
-    except OSError as error:
+        backend.append(child.header, child.snapshot())
+    except SessionCollision:
+        raise
+    except (OSError, PersistenceError) as error:
+        backend.release(child.id)
+        _take_back(backend, child.header)
+        if isinstance(error, PersistenceError):
+            raise
         place = backend.locate(child.header)
         raise SessionNotDurable(child.id, str(place or backend.name), error) from error
     finally:
         backend.release(child.id)
     return child.header
+
+
+def _take_back(backend: Backend[Any], header: SessionHeader) -> None:
+    """Remove what may be seen of a child whose write failed in its last sync, as far as that can be done."""
+    with contextlib.suppress(OSError, PersistenceError):
+        stored = backend.load(header.id)
+        if stored is not None and stored.header == header:
+            backend.delete(header.id, revision=stored.revision)

@@ -23,8 +23,10 @@ _TEXT_LIMIT = 4096
 class OwnerLock:
     """A held lock. Release it exactly once; releasing twice is harmless."""
 
-    def __init__(self, path: Path, fd: int) -> None:
+    def __init__(self, path: Path, fd: int, *, is_new: bool) -> None:
         self.path = path
+        self.is_new = is_new
+        """Nobody had signed the file before."""
         self._fd = fd
 
     @classmethod
@@ -45,8 +47,9 @@ class OwnerLock:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _is_still(path, fd):
+                    is_new = os.fstat(fd).st_size == 0
                     _sign(fd)
-                    return cls(path, fd)
+                    return cls(path, fd, is_new=is_new)
             except BlockingIOError:
                 owner = _read_owner(fd)
                 os.close(fd)
@@ -59,20 +62,26 @@ class OwnerLock:
                 raise
             os.close(fd)
 
+    def discard(self) -> None:
+        """Release it and remove its file, if that can be; who has just opened it will notice."""
+        with contextlib.suppress(OSError):
+            self.path.unlink()
+        self.release()
+
     def release(self) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
 
 
-def owner_told(folder: Path) -> str | None:
-    """Who has the session in `folder` open, for a reader who does not want the lock; None for nobody.
+def owner_told(folder: Path, name: str = LOCK_NAME) -> str | None:
+    """Who holds the lock of that name in `folder`, for a reader who does not want it; None for nobody.
 
     Only where a process of this host signed it that is alive is the lock tried at all, and shared: nobody
     who wants to write is in its way.
     """
     try:
-        fd = os.open(folder / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        fd = os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
     try:

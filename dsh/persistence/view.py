@@ -6,7 +6,7 @@ Pure: what is read becomes a view here, and nothing is written.
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
-from dsh.persistence.error import OtherVersion, SessionCorruption, UnknownType
+from dsh.persistence.error import OtherVersion, SessionCorruption, UnknownType, of_header
 from dsh.persistence.stored import Stored, Torn
 from dsh.session.chunk_run import Entry, entry_start
 from dsh.session.error import CorruptLog, SessionError, UnsupportedLog
@@ -139,7 +139,7 @@ def build_view(stored: Stored) -> LogView:
     except CorruptLog as error:
         raise SessionCorruption(error.message, path=path, line=_line(error), hint=error.hint) from error
     except SessionError as error:
-        raise SessionCorruption(f"header: {error}", path=path, line=1) from error
+        raise SessionCorruption(of_header(error), path=path, line=1) from error
     added = len(restored.closers)
     recovered: list[Entry] = []
     if stored.torn is not None and stored.torn.recovered:

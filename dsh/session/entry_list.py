@@ -3,13 +3,13 @@
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
-from typing import TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias, overload
 
 from dsh.session.chunk_run import ChunkRun, Entry, entry_start, entry_stop
 from dsh.session.envelope import event_from_json
 from dsh.session.event import SessionEvent
-from dsh.session.value import decode_strict
+from dsh.session.value import JsonObject, decode_strict
 
 LINE_LIMIT = 4096
 """Bytes of a stored line that is worth keeping as it is: in a longer one the text outweighs the objects."""
@@ -58,15 +58,19 @@ class EntryList:
         """The type of the last entry; None for a run, and in an empty log."""
         return self._kinds[-1] if self._kinds else None
 
-    def copy(self) -> "EntryList":
-        """An independent list; entries are shared, but for the run that may grow."""
+    def copy(self, stop: int | None = None) -> "EntryList":
+        """An independent list, up to seq `stop`; entries are shared, but for the run that may grow."""
         made = EntryList()
-        made._items = list(self._items)
-        if self.run is not None:
-            made._items[-1] = self.run.slice(0)
-        made._kinds = list(self._kinds)
-        made._starts = self._starts[:]
-        made.length = self.length
+        made.length = self.length if stop is None else stop
+        count = bisect_left(self._starts, made.length)
+        made._items, made._kinds, made._starts = (
+            self._items[:count],
+            self._kinds[:count],
+            self._starts[:count],
+        )
+        last = made._items[-1] if made._items else None
+        if isinstance(last, ChunkRun) and (last is self.run or last.stop > made.length):
+            made._items[-1] = last.slice(0, made.length - last.seq0)
         return made
 
     def event(self, seq: int) -> SessionEvent:
@@ -143,3 +147,37 @@ class EntryList:
     def _entry(self, position: int) -> Entry:
         item = self._items[position]
         return event_from_json(decode_strict(item)) if isinstance(item, bytes) else item
+
+
+class HeldEntries(Sequence[Entry]):
+    """The entries of a log as they were at one moment. Each is decoded when it is looked at, and not kept."""
+
+    __slots__ = ("_log",)
+
+    def __init__(self, log: EntryList) -> None:
+        """`log` becomes its own."""
+        self._log = log
+
+    def __len__(self) -> int:
+        return len(self._log._items)
+
+    @overload
+    def __getitem__(self, position: int) -> Entry: ...
+    @overload
+    def __getitem__(self, position: slice) -> list[Entry]: ...
+    def __getitem__(self, position: int | slice) -> Entry | list[Entry]:
+        if isinstance(position, slice):
+            return [self._log._entry(one) for one in range(len(self))[position]]
+        return self._log._entry(position)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return self._log.walk()
+
+    def lines(self) -> Iterator[tuple[Entry | JsonObject, bytes | None]]:
+        """Each entry, with its line where it is held as one: it is then what that decodes to."""
+        for item in self._log._items:
+            if isinstance(item, bytes):
+                line: JsonObject = decode_strict(item)
+                yield line, item
+            else:
+                yield item, None

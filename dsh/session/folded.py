@@ -9,7 +9,7 @@ from typing import Any
 
 from dsh.session.chunk_run import ChunkRun, Entry
 from dsh.session.derive import Derivation
-from dsh.session.entry_list import LINE_LIMIT, EntryList
+from dsh.session.entry_list import LINE_LIMIT, EntryList, HeldEntries
 from dsh.session.envelope import check_envelope
 from dsh.session.error import InvalidEvent
 from dsh.session.event import SessionEvent
@@ -78,6 +78,10 @@ class FoldedLog:
     def walk(self) -> Iterator[Entry]:
         """The whole log one entry at a time, packed as it is held; nothing may be appended meanwhile."""
         return self._log.walk()
+
+    def snapshot(self, stop: int | None = None) -> HeldEntries:
+        """Everything up to seq `stop` as it is held now; it costs little memory beside the log."""
+        return HeldEntries(self._log.copy(stop))
 
     def events(self, start: int = 0, stop: int | None = None) -> Iterator[SessionEvent]:
         """The events from seq `start` up to `stop` as they are now, packed runs expanded one by one."""

@@ -9,7 +9,7 @@ from typing import Literal, NoReturn, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dsh.session.chunk_run import Entry
+from dsh.session.entry_list import HeldEntries
 from dsh.session.error import SessionForkError
 from dsh.session.header import SessionHeader, header_from_json
 from dsh.session.log import Clock, Session, now_ms
@@ -28,7 +28,7 @@ class ForkSeed(Struct, frozen=True, kw_only=True):
     """The fork takes over all that is not about the parent alone."""
     seed_length: int
     """The number of inherited events."""
-    entries: tuple[Entry, ...]
+    entries: HeldEntries
 
     def header(self, child_id: str, created_at: int) -> SessionHeader:
         """The header of the fork.
@@ -54,7 +54,11 @@ class ForkSeed(Struct, frozen=True, kw_only=True):
         Raises:
             InvalidHeader: as `header`.
         """
-        return Session.seeded(self.header(child_id, clock()), self.entries, clock=clock)
+        session = Session(self.header(child_id, clock()), clock=clock)
+        for entry, line in self.entries.lines():
+            session.load(entry, line=line)
+        session.end_seed()
+        return session
 
 
 def fork_of(session: Session, boundary: int | None = None) -> ForkSeed:
@@ -70,7 +74,7 @@ def fork_of(session: Session, boundary: int | None = None) -> ForkSeed:
     """
     stop = _stop(session, boundary)
     _check_balanced(session, stop)
-    return ForkSeed(parent=session.header, seed_length=stop, entries=tuple(session.entries(0, stop)))
+    return ForkSeed(parent=session.header, seed_length=stop, entries=session.snapshot(stop))
 
 
 def boundary_of_turn(session: Session, turn: int) -> int:

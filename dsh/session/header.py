@@ -77,7 +77,7 @@ def header_from_json(value: object, session_id: str | None = None) -> SessionHea
         raise _other_version(version, value.get("id"))
     own_id = _text(value, "id")
     if own_id is None or own_id == "":
-        raise _bad("id", value.get("id"), "a non-empty string")
+        raise _wrong("id", value, "a non-empty string")
     if session_id is not None and own_id != session_id:
         raise _bad("id", own_id, f"the id of the session, {session_id!r}")
     created_at = _integer(value, "createdAt", needed=True)
@@ -119,7 +119,7 @@ def header_from_line(line: bytes | str) -> SessionHeader:
         raise InvalidHeader('the first line is not a session header: type is not "session"', field="type")
     _integer(value, "version", needed=True)
     if type(value.get("id")) is not str:
-        raise _bad("id", value.get("id"), "a string")
+        raise _wrong("id", value, "a string")
     _integer(value, "createdAt", needed=True)
     _integer(value, "delegationDepth", needed=True)
     if "origin" in value and value["origin"] != "subagent":
@@ -153,7 +153,14 @@ def _other_version(version: Any, session_id: object) -> UnsupportedLog:
 
 
 def _bad(field: str, found: object, expected: str) -> InvalidHeader:
-    return InvalidHeader(f"session header: {field} is {expected}, found {found!r:.100}", field=field)
+    told = "null" if found is None else f"{found!r:.100}"
+    return InvalidHeader(f"session header: {field} is {expected}, found {told}", field=field)
+
+
+def _wrong(field: str, value: JsonObject, expected: str) -> InvalidHeader:
+    if field in value:
+        return _bad(field, value[field], expected)
+    return InvalidHeader(f"session header: {field} is missing, {expected} is needed", field=field)
 
 
 def _integer(value: JsonObject, key: str, *, needed: bool = False) -> Any:
@@ -162,7 +169,7 @@ def _integer(value: JsonObject, key: str, *, needed: bool = False) -> Any:
         return None
     number = safe_int(value.get(key))
     if number is None or (number < 0 and key != "version"):
-        raise _bad(key, value.get(key), "a safe integer from 0")
+        raise _wrong(key, value, "a safe integer from 0")
     return number
 
 

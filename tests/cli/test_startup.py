@@ -3,8 +3,11 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from dsh.testing.workspace import Workspace
 
 PROBE = """
 import os, sys
@@ -117,3 +120,22 @@ sys.exit(main())
 def test_an_interrupt_while_modules_are_loaded_is_no_traceback() -> None:
     done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=20)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_a_run_that_only_writes_its_log_loads_what_writes_it(tmp_path: Path) -> None:
+    program = (
+        "import atexit, sys\n"
+        "atexit.register(lambda: open('loaded.txt', 'w').write(' '.join(sys.modules)))\n"
+        "from dsh.cli.entry import main\n"
+        "sys.exit(main())\n"
+    )
+    space = Workspace(tmp_path, program=(sys.executable, "-c", program))
+    done = space.run("--profile", "demo", "hello")
+    assert done.code == 0, done.stderr
+
+    loaded = set((space.work / "loaded.txt").read_text().split())
+    jsonl = {"backend", "frames", "layout", "lookup", "open_log", "stable", "writer"}
+    assert {name for name in loaded if name.startswith("dsh.persistence.jsonl.")} == {
+        f"dsh.persistence.jsonl.{name}" for name in jsonl
+    }
+    assert not loaded & {"dsh.persistence.tail", "dsh.persistence.system", "dsh.session.restore", "sqlite3"}

@@ -1,5 +1,7 @@
 """What every storage of sessions does alike (`spec/persistence.md` §2, §3)."""
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -282,4 +284,52 @@ def test_a_fork_that_is_refused_stores_nothing(store: Storage) -> None:
         with pytest.raises(SessionForkError):
             fork_stored(backend, HEAD.id, boundary=boundary, turn=number)
     assert backend.ids() == [HEAD.id]
+    backend.close()
+
+
+def test_what_was_written_since_it_was_seen_is_not_deleted(store: Storage) -> None:
+    put(store, HEAD, turn(0))
+    backend = store.open()
+    seen = backend.revision(HEAD.id)
+    backend.open(HEAD.id)
+    backend.append(HEAD, turn(2, 2))
+    backend.release(HEAD.id)
+
+    with pytest.raises(PersistenceError, match="written meanwhile") as caught:
+        backend.delete(HEAD.id, revision=seen)
+    assert caught.value.code == "SESSION_FILE_CHANGED"
+    assert got(backend, HEAD.id).stored_length == 4
+
+    assert backend.delete(HEAD.id, revision=backend.revision(HEAD.id))
+    assert not backend.delete(HEAD.id, revision=seen)
+    backend.close()
+
+
+def test_who_writes_a_session_is_told_without_its_lock(store: Storage) -> None:
+    owner = store.open()
+    assert owner.writer(HEAD.id) is None
+    owner.append(HEAD, turn(0))
+    told = store.open().writer(HEAD.id)
+    assert told is not None and f"{os.getpid()}" in told
+    owner.release(HEAD.id)
+    assert owner.writer(HEAD.id) is None
+    owner.close()
+
+
+def test_a_fork_that_fails_only_in_its_last_sync_is_not_to_be_seen(
+    store: Storage, golden: LogView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(store, golden.header, golden.entries())
+    backend = store.open()
+    append = backend.append
+
+    def fails_late(header: SessionHeader, entries: Sequence[Entry]) -> None:
+        append(header, entries)
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(backend, "append", fails_late)
+    with pytest.raises(PersistenceError) as caught:
+        fork_stored(backend, golden.header.id, child_id="child")
+    assert caught.value.code == "SESSION_NOT_DURABLE"
+    assert backend.ids() == [golden.header.id]
     backend.close()

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -357,3 +358,76 @@ def test_of_two_creators_one_wins_and_the_other_fails_loudly(
     assert no_temporary_files(tmp_path)
     with pytest.raises(SessionCollision, match="exists already"):
         JsonlBackend(tmp_path, encoding="plain").append(header, entries)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_log_that_could_not_be_made_durable_nor_removed_is_made_anew_by_the_next_append(
+    tmp_path: Path, golden: tuple[SessionHeader, list[Entry]], encoding: Encoding
+) -> None:
+    header, entries = golden
+    trial = FaultyFiles()
+    JsonlBackend(tmp_path / "trial", encoding=encoding, files=trial).append(header, entries[:6])
+    files = FaultyFiles(trial.calls.index("link") + 1, errno.EIO)
+    files.also = {"unlink"}
+    backend = JsonlBackend(tmp_path / "store", encoding=encoding, files=files)
+
+    with pytest.raises(PersistenceError, match="nor be removed again") as caught:
+        backend.append(header, entries[:6])
+    assert caught.value.code == "SESSION_NOT_DURABLE"
+
+    files.also = set()
+    backend.append(header, entries[:6])
+    backend.append(header, entries[6:])
+    assert stored_length(tmp_path / "store", header.id) == 17
+    backend.close()
+
+
+def test_a_log_of_somebody_else_is_not_taken_for_what_a_failed_creation_left(
+    tmp_path: Path, golden: tuple[SessionHeader, list[Entry]]
+) -> None:
+    header, entries = golden
+    trial = FaultyFiles()
+    JsonlBackend(tmp_path / "trial", files=trial).append(header, entries[:6])
+    files = FaultyFiles(trial.calls.index("link") + 1, errno.EIO)
+    files.also = {"unlink"}
+    backend = JsonlBackend(tmp_path / "store", files=files)
+    with pytest.raises(PersistenceError):
+        backend.append(header, entries[:6])
+    path = backend.locate(header)
+    path.write_bytes(path.read_bytes() + b"more")
+    files.also = set()
+
+    with pytest.raises(SessionCollision):
+        backend.append(header, entries[:6])
+    assert path.read_bytes().endswith(b"more")
+    backend.close()
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_repair_or_packing_that_fails_only_in_its_last_sync_is_there_and_can_be_gone_on_with(
+    tmp_path: Path, golden: tuple[SessionHeader, list[Entry]], encoding: Encoding
+) -> None:
+    header, entries = golden
+    for number, entry in enumerate(entries):
+        writer = JsonlBackend(tmp_path, encoding=encoding, pack_chunks=False)
+        if number:
+            writer.open(header.id)
+        writer.append(header, [entry])
+        writer.close()
+    trial = FaultyFiles()
+    shutil.copytree(tmp_path, tmp_path / "trial")
+    JsonlBackend(tmp_path / "trial", files=trial).pack(header.id)
+    assert trial.calls[-2:] == ["replace", "fsync"]
+    before = view_of(writer.locate(header)).stored_length
+
+    backend = JsonlBackend(tmp_path, files=FaultyFiles(len(trial.calls) - 1, errno.EIO))
+    with pytest.raises(OSError, match="Input/output"):
+        backend.pack(header.id)
+
+    assert stored_length(tmp_path, header.id) == before == 17
+    assert backend.pack(header.id) is not None
+    stored = backend.open(header.id)
+    assert stored is not None
+    backend.append(header, [SessionEvent("session/end-seed", 17, 1, {})])
+    assert stored_length(tmp_path, header.id) == 18
+    backend.close()

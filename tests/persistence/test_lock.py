@@ -1,5 +1,6 @@
 """The owner lock: one writer a session, over processes."""
 
+import contextlib
 import errno
 import json
 import os
@@ -11,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from dsh.persistence.error import SessionBusy
+from dsh.persistence.error import LogRefusal, SessionBusy
+from dsh.persistence.jsonl.backend import JsonlBackend
 from dsh.persistence.lock import LOCK_NAME, OwnerLock, owner_told
+from tests.persistence.golden import BODY, HEADER, turn_end
 
 HOLD = """
 import sys, time, pathlib
@@ -117,3 +120,26 @@ def test_a_signed_lock_that_nobody_holds_has_no_owner(tmp_path: Path) -> None:
     OwnerLock.acquire(tmp_path).release()  # signed by this process, which is alive
 
     assert owner_told(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "body", [BODY, [*BODY, b'{"type":"new.kind/x","seq":17,"time":1,"data":{}}\n'], [b"x\n"]]
+)
+def test_what_was_only_looked_at_or_refused_keeps_no_new_lock(tmp_path: Path, body: list[bytes]) -> None:
+    path = tmp_path / "--srv-app--" / "demo.1" / "session.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(HEADER + b"".join(body) + (turn_end(99) if body == [b"x\n"] else b""))
+    data = path.read_bytes()
+    backend = JsonlBackend(tmp_path)
+    for _ in range(2):
+        with contextlib.suppress(LogRefusal):
+            backend.pack("demo.1")
+        with contextlib.suppress(LogRefusal):
+            backend.open("demo.1")
+        backend.release("demo.1")
+        assert [one.name for one in path.parent.iterdir()] == ["session.jsonl"] and path.read_bytes() == data
+
+    (path.parent / LOCK_NAME).write_text("{}")
+    with contextlib.suppress(LogRefusal):
+        backend.pack("demo.1")
+    assert sorted(one.name for one in path.parent.iterdir()) == [LOCK_NAME, "session.jsonl"]

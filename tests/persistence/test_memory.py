@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dsh.persistence.coordinator import Coordinator
+from dsh.persistence.fork import fork_stored
 from dsh.persistence.jsonl.backend import JsonlBackend
 from dsh.persistence.view import LogView
 from dsh.session.message import user_message
@@ -90,3 +91,40 @@ async def test_resuming_a_torn_log_takes_less_than_six_times_its_file(
     assert peak < 6 * len(text)
     assert path.read_bytes() == text
     await store.close()
+
+
+@pytest.mark.parametrize("turn", [None, TURNS // 2])
+def test_forking_a_log_of_small_rows_takes_less_than_six_times_its_file(
+    tmp_path: Path, turn: int | None
+) -> None:
+    backend = JsonlBackend(tmp_path, encoding="plain")
+    path = tmp_path / "--srv-app--" / "demo.1" / "session.jsonl"
+    path.parent.mkdir(parents=True)
+    text = HEADER + small_rows()
+    path.write_bytes(text)
+    tracemalloc.start()
+    try:
+        child = fork_stored(backend, "demo.1", turn=turn)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 6 * len(text)
+    inherited = backend.locate(child).read_bytes().splitlines()[1:-1]
+    assert inherited == text.splitlines()[1:][: 6 * (turn or TURNS)]
+
+
+def test_packing_a_log_of_small_rows_takes_less_than_five_times_its_file(tmp_path: Path) -> None:
+    backend = JsonlBackend(tmp_path)
+    path = tmp_path / "--srv-app--" / "demo.1" / "session.jsonl"
+    path.parent.mkdir(parents=True)
+    text = HEADER + small_rows()
+    path.write_bytes(text)
+    tracemalloc.start()
+    try:
+        backend.pack("demo.1")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 5 * len(text)

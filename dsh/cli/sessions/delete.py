@@ -22,7 +22,6 @@ from dsh.cli.stream import notice, write_all
 from dsh.errors import DshError, UsageError
 from dsh.masking import masked
 from dsh.persistence.backend import Backend, StoredSession
-from dsh.persistence.error import PersistenceError
 
 FINE, FAILED = 0, 1
 
@@ -124,7 +123,7 @@ def _delete(doomed: list[Doomed], backend: Backend[Any], *, yes: bool) -> int:
     code = FINE
     for one in doomed:
         try:
-            deleted = _delete_one(one, backend)
+            deleted = backend.delete(one.session_id, revision=one.revision)
         except (DshError, OSError) as error:
             code = failed(error)
             continue
@@ -153,20 +152,3 @@ def _confirmed(question: str, *, yes: bool) -> bool:
     if not answer.endswith("\n"):
         write_all(2, b"\n")
     return answer.strip().lower() in ("y", "yes")
-
-
-def _delete_one(one: Doomed, backend: Backend[Any]) -> bool:
-    """False where it is gone already.
-
-    Raises:
-        PersistenceError: somebody has it open, or it was written since it was looked at.
-        OSError
-    """
-    if one.revision is not None and (now := backend.revision(one.session_id)) != one.revision:
-        if now is None:
-            return False
-        raise PersistenceError(
-            f"session {one.session_id!r} was written meanwhile; it was not deleted",
-            code="SESSION_FILE_CHANGED",
-        )
-    return backend.delete(one.session_id)

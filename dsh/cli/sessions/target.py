@@ -5,6 +5,7 @@ in front, or `last`: the newest session of this directory.
 """
 
 import os
+import shlex
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,6 +62,8 @@ class Log(NamedTuple):
 
     def writer(self) -> str | None:
         """The process that has the session open, as far as that can be told without the lock."""
+        if self.backend is not None and self.session_id is not None:
+            return self.backend.writer(self.session_id)
         from dsh.persistence.lock import owner_told
 
         return None if self.path is None else owner_told(self.path.parent)
@@ -120,10 +123,14 @@ def find_stored(target: str, backend: Backend[Any], *, or_file: bool = False) ->
         return _last(backend)
     if not ids:
         no_file = ", no file is called so" if or_file else ""
+        unseen = backend.unseen()
+        not_seen = f"; {_several(unseen)} could not be looked into" if unseen else ""
         raise PersistenceError(
-            f"no session {target!r:.{TARGET_SHOWN}}: no id in {backend.name} begins so{no_file}",
+            f"no session {target!r:.{TARGET_SHOWN}}: no id in {backend.name} begins so{no_file}{not_seen}",
             code="SESSION_NOT_FOUND",
-            hint="dsh sessions list --all shows the sessions that are stored",
+            hint=f"see who may read it: ls -ld {shlex.quote(unseen[0])}"
+            if unseen
+            else "dsh sessions list --all shows the sessions that are stored",
         )
     if len(ids) > 1:
         names = ", ".join(ids[:AMBIGUOUS_SHOWN]) + (", …" if len(ids) > AMBIGUOUS_SHOWN else "")
@@ -133,6 +140,10 @@ def find_stored(target: str, backend: Backend[Any], *, or_file: bool = False) ->
             hint="type more of the id",
         )
     return stored_log(ids[0], backend)
+
+
+def _several(folders: list[str]) -> str:
+    return folders[0] if len(folders) == 1 else f"{folders[0]} and {len(folders) - 1} more"
 
 
 def stored_log(session_id: str, backend: Backend[Any]) -> Log:

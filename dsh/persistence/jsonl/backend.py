@@ -1,12 +1,13 @@
 """The JSONL backend: one append-only file a session. Synchronous; the coordinator calls it in its worker.
 
-A log in either encoding is read, and appended to in the encoding it has.
+A log in either encoding is read, and appended to in the encoding it has. What a run that only writes does not
+need is imported where it is used.
 """
 
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from dsh.persistence.backend import (
     Listing,
@@ -20,20 +21,17 @@ from dsh.persistence.backend import (
 from dsh.persistence.error import PersistenceError, SessionCollision, SessionCorruption
 from dsh.persistence.files import Files
 from dsh.persistence.jsonl import writer
-from dsh.persistence.jsonl.erase import erase
-from dsh.persistence.jsonl.figures import figures_of
 from dsh.persistence.jsonl.layout import Encoding, log_path, session_dir
-from dsh.persistence.jsonl.leftovers import drop_temporary, sweep
 from dsh.persistence.jsonl.lookup import folders_of, logs_in, logs_of, projects, stored_ids
 from dsh.persistence.jsonl.open_log import OpenLog
-from dsh.persistence.jsonl.raw import read_header, read_raw
-from dsh.persistence.jsonl.reader import StoredLog, read_log
 from dsh.persistence.jsonl.stable import revision_of
-from dsh.persistence.jsonl.suffix import read_suffix
-from dsh.persistence.system import problem_of
+from dsh.persistence.lock import owner_told
 from dsh.persistence.view import build_view
 from dsh.session.chunk_run import Entry
 from dsh.session.header import SessionHeader
+
+if TYPE_CHECKING:
+    from dsh.persistence.jsonl.reader import StoredLog
 
 T = TypeVar("T")
 
@@ -84,6 +82,10 @@ class JsonlBackend:
         """The ids of stored sessions that begin so, by the names of their folders."""
         return stored_ids(self.root, prefix)
 
+    def unseen(self) -> "list[str]":
+        """The projects' folders that may not be looked into."""
+        return [str(project) for project in projects(self.root) if not os.access(project, os.R_OK | os.X_OK)]
+
     def _find(self, session_id: str) -> Path | None:
         """The stored log of a session, or None.
 
@@ -122,7 +124,7 @@ class JsonlBackend:
                 raise
             return None
 
-    def load(self, session_id: str) -> StoredLog | None:
+    def load(self, session_id: str) -> "StoredLog | None":
         """The stored log of a session, or None.
 
         Raises:
@@ -130,13 +132,16 @@ class JsonlBackend:
         """
         return self._read(session_id, lambda path: self._load(path, session_id))
 
-    def _load(self, path: Path, session_id: str) -> StoredLog:
+    def _load(self, path: Path, session_id: str) -> "StoredLog":
+        from dsh.persistence.jsonl.reader import read_log
+
         stored = read_log(path)
         self._check_identity(stored.header, path, session_id)
         return stored
 
     def load_from(self, session_id: str, seq: int) -> Tail | None:
         """The stored events from `seq` on, or None. Raises as `load`."""
+        from dsh.persistence.jsonl.suffix import read_suffix
 
         def read(path: Path) -> Tail:
             tail = read_suffix(path, seq)
@@ -149,13 +154,25 @@ class JsonlBackend:
         """The revision of the stored log, or None."""
         return self._read(session_id, lambda path: revision_of(path.stat()))
 
+    def writer(self, session_id: str) -> str | None:
+        """Who has the stored log open for writing, or None."""
+        path = self._find(session_id)
+        return None if path is None else owner_told(path.parent)
+
     def read_raw(self, session_id: str) -> RawLog | None:
         """The committed text of the stored log, or None. The version is not looked at."""
+        from dsh.persistence.jsonl.raw import read_raw
+
         return self._read(session_id, lambda path: RawLog(path=path, content=read_raw(path, session_id)))
 
     def figures(self, session_id: str) -> StorageFigures | None:
-        """What the stored log consists of, or None. Raises as `figures_of`."""
-        return self._read(session_id, figures_of)
+        """What the stored log consists of, or None. Raises as `load`."""
+        from dsh.persistence.jsonl.figures import figures_of
+
+        def read(path: Path) -> StorageFigures:
+            return figures_of(path, lambda header: self._check_identity(header, path, session_id))
+
+        return self._read(session_id, read)
 
     def _check_identity(self, header: SessionHeader, path: Path, session_id: str | None) -> None:
         """A log's header must derive the place where it lies.
@@ -175,6 +192,8 @@ class JsonlBackend:
 
     def list(self) -> Listing:
         """Headers of all stored sessions; what cannot be listed becomes a problem of its own."""
+        from dsh.persistence.system import problem_of
+
         sessions: dict[str, StoredSession] = {}
         problems: list[StoredProblem] = []
         for project in projects(self.root):
@@ -211,6 +230,8 @@ class JsonlBackend:
         return logs[0] if logs else None
 
     def _list_log(self, path: Path, sessions: dict[str, StoredSession]) -> None:
+        from dsh.persistence.jsonl.raw import read_header
+
         header, found = read_header(path)
         self._check_identity(header, path, None)
         if (twin := sessions.get(header.id)) is not None:
@@ -226,7 +247,7 @@ class JsonlBackend:
 
     # -- writing -----------------------------------------------------------------------------------
 
-    def open(self, session_id: str) -> StoredLog | None:
+    def open(self, session_id: str) -> "StoredLog | None":
         """Take the owner lock of a stored session, then read it. None when nothing is stored.
 
         Raises:
@@ -235,8 +256,10 @@ class JsonlBackend:
         """
         return self._read(session_id, lambda path: self._open_log(path, session_id))
 
-    def _open_log(self, path: Path, session_id: str) -> StoredLog:
-        log = OpenLog(self._files, path, self._encoding, pack_chunks=self._pack_chunks)
+    def _open_log(self, path: Path, session_id: str) -> "StoredLog":
+        from dsh.persistence.jsonl.leftovers import drop_temporary
+
+        log = OpenLog(self._files, path, self._encoding, pack_chunks=self._pack_chunks, is_stored=True)
         try:
             stored = self._load(path, session_id)
         except BaseException:
@@ -265,7 +288,7 @@ class JsonlBackend:
             self.release(header.id)
             raise
 
-    def repair(self, stored: StoredLog, closers: Sequence[Entry], recovered: Sequence[Entry]) -> None:
+    def repair(self, stored: "StoredLog", closers: Sequence[Entry], recovered: Sequence[Entry]) -> None:
         """Cut the torn tail of an open log and add closers. Raises as `OpenLog.cut` and `append`."""
         if stored.torn is not None:
             self._open[stored.header.id].cut(stored.torn, (*recovered, *closers))
@@ -288,6 +311,7 @@ class JsonlBackend:
             view = build_view(stored)
             if view.needs_repair:
                 self.repair(stored, view.closers, view.recovered)
+            del stored, view  # as much again as what comes now
             return self._open[session_id].pack()
         finally:
             self.release(session_id)
@@ -302,22 +326,27 @@ class JsonlBackend:
         self.rest(session_id)
         self._open.pop(session_id, None)
 
-    def delete(self, session_id: str) -> bool:
+    def delete(self, session_id: str, *, revision: str | None = None) -> bool:
         """Remove a session's folder with all that lies in it; False when no log is stored under the id.
 
         Raises:
             SessionBusy: somebody has it open for writing.
+            SessionWritten: it has another revision than this one; nothing was deleted.
             OSError: see `erase`; it can be deleted again.
         """
+        from dsh.persistence.jsonl.erase import erase
+
         path = self._find(session_id)
         folders = [path.parent] if path is not None else folders_of(self.root, session_id)
         for folder in folders:
-            erase(self._files, folder)
+            erase(self._files, folder, revision=revision)
         self._open.pop(session_id, None)
         return path is not None
 
     def sweep(self, before_ms: int) -> int:
         """Remove the folders of sessions whose first write or deletion was cut off. Answers how many."""
+        from dsh.persistence.jsonl.leftovers import sweep
+
         return sweep(self._files, self.root, before_ms)
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 import functools
 import os
+from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
 
@@ -13,18 +14,25 @@ from dsh.session.header import SessionHeader
 from dsh.session.value import JsonObject, encode
 
 
-def figures_of(path: Path) -> StorageFigures:
+def figures_of(path: Path, check: Callable[[SessionHeader], None] | None = None) -> StorageFigures:
     """The figures of the log at `path`, plain or compressed. What repair drops is in the stored bytes alone.
+
+    Args:
+        check: raises unless the header is the one that is expected there.
 
     Raises:
         LogRefusal: it is damaged, of another version, or no session log.
         OSError: it cannot be read.
     """
-    return read_stably(path, functools.partial(_read, path))
+    return read_stably(path, functools.partial(_read, path, check))
 
 
-def _read(path: Path, file: FileIO, found: os.stat_result) -> StorageFigures:
+def _read(
+    path: Path, check: Callable[[SessionHeader], None] | None, file: FileIO, found: os.stat_result
+) -> StorageFigures:
     read = scan_log(path, file, found, _Counts)
+    if check is not None:
+        check(read.header)
     counts = read.sink
     return StorageFigures(
         encoding=read.encoding,

@@ -4,8 +4,9 @@ Frames are found by structure alone (RFC 8878 §3.1), without decompressing: tha
 lacks its end (a tear) from one that is wrong (damage). The library is loaded where text is decoded or made.
 """
 
+import contextlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 MAGIC = b"\x28\xb5\x2f\xfd"
@@ -14,6 +15,10 @@ MAX_BLOCK = 128 * 1024
 """No block may be larger, compressed or not (RFC 8878 §3.1.1.2.4)."""
 MAX_FRAME_TEXT = 1 << 30
 """A frame that decodes to more than this is refused: memory stays bounded whatever the file says."""
+MAX_BLANK = 4 << 20
+"""Longest row of NUL bytes that is held; in a frame there may be as many as a block has, and few more."""
+BATCH_TEXT = 1 << 20
+"""Bytes of text in one frame, and of one row, that packing makes, at most; a single record may be longer."""
 _STEP = 1 << 20
 _LATER_TRIES = 64
 _LATER_BLOCKS = 1 << 16
@@ -141,23 +146,39 @@ def decode_pieces(data: bytes, frame: Frame, *, limit: int | None = None) -> Ite
         raise FrameDefect(frame.start, f"damaged ({error})") from None
 
 
-def decode_torn(data: bytes, start: int) -> bytes:
-    """What the available blocks of a frame without its end decode to; empty where they decode to nothing."""
+def decode_torn(data: bytes, start: int) -> Iterator[bytes]:
+    """What the available blocks of a frame without its end decode to, in pieces."""
     import zstandard
 
-    decoder = zstandard.ZstdDecompressor().decompressobj()
-    parts: list[bytes] = []
     total = 0
-    try:
-        for at in range(start, len(data), _STEP):
-            part = decoder.decompress(data[at : at + _STEP])
-            parts.append(part)
+    with (
+        contextlib.suppress(zstandard.ZstdError),
+        zstandard.ZstdDecompressor().stream_reader(memoryview(data)[start:]) as reader,
+    ):
+        while total <= MAX_FRAME_TEXT and (part := reader.read(_STEP)):
             total += len(part)
-            if total > MAX_FRAME_TEXT or decoder.eof:
-                break
-    except zstandard.ZstdError:
-        return b"".join(parts)
-    return b"".join(parts)
+            yield part
+
+
+def without_blank_end(pieces: Iterable[bytes]) -> bytes:
+    """The bytes of a file, but of the NUL bytes at its end no more than may still belong to a frame.
+
+    Raises:
+        FrameDefect: so many NUL bytes stand in the middle: no frame holds them, and none begins behind.
+    """
+    kept: list[bytes] = []
+    size = blank = 0
+    for piece in pieces:
+        if piece == bytes(len(piece)):
+            blank += len(piece)
+        elif blank > MAX_BLANK:
+            raise FrameDefect(size - blank, f"no frame begins here ({blank} NUL bytes)", is_foreign=True)
+        else:
+            blank = 0
+        if blank <= MAX_BLANK:
+            kept.append(piece)
+        size += len(piece)
+    return b"".join(kept)
 
 
 def later_frame(data: bytes, start: int) -> int | None:

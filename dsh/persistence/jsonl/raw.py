@@ -1,18 +1,21 @@
 """A stored log without its events: which form it has, its header, its text."""
 
+import contextlib
 import functools
+import itertools
 import os
 import re
+from collections.abc import Iterable
 from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
 
-from dsh.persistence.error import NotASessionLog, OtherVersion, SessionCorruption
+from dsh.persistence.error import NotASessionLog, OtherVersion, SessionCorruption, of_header
 from dsh.persistence.jsonl import frames
 from dsh.persistence.jsonl.frames import Frame, FrameDefect
 from dsh.persistence.jsonl.layout import Encoding
 from dsh.persistence.jsonl.scan import DamagedText, LineScanner
-from dsh.persistence.jsonl.stable import STEP, open_regular, pieces, read_stably
+from dsh.persistence.jsonl.stable import open_regular, pieces, read_stably
 from dsh.session.error import SessionError, UnsupportedLog
 from dsh.session.header import SessionHeader, header_from_line
 from dsh.session.value import decode_strict
@@ -45,7 +48,7 @@ def parse_header(path: Path, line: bytes) -> SessionHeader:
     except SessionError as error:
         if _is_foreign(line):
             raise _not_a_log(path, line, str(error)) from error
-        raise SessionCorruption(f"header: {error}", path=str(path), line=1, offset=0) from error
+        raise SessionCorruption(of_header(error), path=str(path), line=1, offset=0) from error
 
 
 def _not_a_log(path: Path, found: bytes, reason: str = "") -> NotASessionLog:
@@ -154,31 +157,42 @@ def read_text(path: Path) -> LogText:
         SessionCorruption: frames are damaged, or there is no complete header.
         OSError: it cannot be read.
     """
-    data, found = read_stably(path, functools.partial(_read_whole, path))
-    if is_compressed(path, data):
+    return read_stably(path, functools.partial(_read_text, path))
+
+
+def _read_text(path: Path, file: FileIO, found: os.stat_result) -> LogText:
+    rest = pieces(file, found.st_size)
+    first = next(rest, b"")
+    if is_compressed(path, first):
+        data = frames_in(path, first, rest)
         try:
             text = b"".join(frames.decode_frame(data, frame) for frame in frames.scan_frames(data).frames)
         except FrameDefect as defect:
             raise damaged_frame(path, defect) from None
         encoding: Encoding = "zstd"
     else:
-        text, encoding = data[: _committed(data)], "plain"
+        size = _committed(itertools.chain((first,), rest))
+        file.seek(0)
+        text, encoding = file.read(size), "plain"
     if not text:
-        raise incomplete_header(path, data)
+        raise incomplete_header(path, first)
     return LogText(encoding, text, found.st_size)
 
 
-def _read_whole(path: Path, file: FileIO, found: os.stat_result) -> tuple[bytes, os.stat_result]:
-    """All of a file that may be a log. Of one that can be none no more is held than its beginning."""
-    first = b""
-    for piece in pieces(file, found.st_size):
-        first = first or piece
-        if first.startswith(frames.MAGIC) or b"\n" in piece:
-            break
-    else:
-        raise incomplete_header(path, first)
-    file.seek(0)
-    return file.read(found.st_size), found
+def frames_in(path: Path, first: bytes, rest: Iterable[bytes]) -> bytes:
+    """The bytes of a compressed log, whose first ones are `first`, without a blank end.
+
+    Of a file that does not begin with a frame no more is held than that.
+
+    Raises:
+        SessionCorruption: it has a hole.
+    """
+    if not first.startswith(frames.MAGIC):
+        return first
+    try:
+        return frames.without_blank_end(itertools.chain((first,), rest))
+    except FrameDefect as defect:
+        raise damaged_frame(path, defect) from None
 
 
 def raw_text(path: Path) -> bytes:
@@ -197,25 +211,39 @@ def read_raw(path: Path, session_id: str) -> bytes:
     try:
         header = decode_strict(text.partition(b"\n")[0])
     except SessionError as error:
-        raise SessionCorruption(f"header: {error}", path=str(path), line=1, offset=0) from None
+        raise SessionCorruption(of_header(error), path=str(path), line=1, offset=0) from None
     if not isinstance(header, dict) or header.get("type") != "session" or header.get("id") != session_id:
         raise SessionCorruption(f"no header of session {session_id!r}", path=str(path), line=1, offset=0)
     return text
 
 
-def _committed(data: bytes) -> int:
-    """How much of a plain log is whole."""
-    head = data.find(b"\n") + 1
-    lines = data.rfind(b"\n") + 1
-    try:
-        header_from_line(data[: head - 1] if head else data)
-    except SessionError:
-        return lines
-    scanner = LineScanner(lambda record, line: None)
-    try:
-        for at in range(head, len(data), STEP):
-            scanner.feed(data[at : at + STEP])
-        scanner.finish()
-    except DamagedText:
-        return lines
-    return head + scanner.committed
+def _committed(data: Iterable[bytes]) -> int:
+    """How many bytes of a plain log are whole."""
+    header: list[bytes] = []
+    scanner: LineScanner | None = None
+    head = lines = fed = 0
+    for piece in data:
+        if (last := piece.rfind(b"\n")) >= 0:
+            lines = fed + last + 1
+        fed += len(piece)
+        begin = 0
+        if not head:
+            begin = piece.find(b"\n") + 1
+            if fed - len(piece) < HEADER_LIMIT:
+                header.append(piece[: begin - 1] if begin else piece)
+            if not begin:
+                continue
+            head = fed - len(piece) + begin
+            with contextlib.suppress(SessionError):
+                header_from_line(b"".join(header))
+                scanner = LineScanner(lambda record, line: None)
+        if scanner is not None:
+            try:
+                scanner.feed(piece[begin:])
+            except DamagedText:
+                scanner = None
+    if scanner is not None:
+        with contextlib.suppress(DamagedText):
+            scanner.finish()
+            return head + scanner.committed
+    return lines

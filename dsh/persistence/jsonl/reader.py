@@ -22,6 +22,7 @@ from dsh.persistence.jsonl.layout import Encoding
 from dsh.persistence.jsonl.raw import (
     HEADER_LIMIT,
     damaged_frame,
+    frames_in,
     header_of_frame,
     incomplete_header,
     is_compressed,
@@ -126,8 +127,7 @@ def scan_log(
     rest = pieces(file, found.st_size)
     first = next(rest, b"")
     if is_compressed(path, first):
-        data = b"".join((first, *rest)) if first.startswith(frames.MAGIC) else first
-        return _scan_frames(path, data, sink_for, seek)
+        return _scan_frames(path, frames_in(path, first, rest), found.st_size, sink_for, seek)
     return _scan_plain(path, file, found.st_size, itertools.chain((first,), rest), sink_for, seek)
 
 
@@ -199,7 +199,10 @@ def _scan_plain(
     return reading.scanned(torn, lacks_newline=scanner.lacks_newline)
 
 
-def _scan_frames(path: Path, data: bytes, sink_for: Callable[[SessionHeader], S], seek: int) -> Scanned[S]:
+def _scan_frames(
+    path: Path, data: bytes, size: int, sink_for: Callable[[SessionHeader], S], seek: int
+) -> Scanned[S]:
+    """`data` is the file without the NUL bytes that it may end with, `size` with them."""
     try:
         scan = frames.scan_frames(data)
         if not scan.frames:
@@ -224,11 +227,11 @@ def _scan_frames(path: Path, data: bytes, sink_for: Callable[[SessionHeader], S]
     if not scanner.is_whole and scanner.defect is not None:
         raise _in_frames(path, scanner.defect, [head, *rest], starts)
     lacks_newline = scanner.lacks_newline
-    torn = None if scan.torn_start is None else _read_torn(reading, data, scan.torn_start)
+    torn = None if scan.torn_start is None else _read_torn(reading, data, size, scan.torn_start)
     return reading.scanned(torn, lacks_newline=lacks_newline)
 
 
-def _read_torn(reading: _Reading[S], data: bytes, start: int) -> TornBytes:
+def _read_torn(reading: _Reading[S], data: bytes, size: int, start: int) -> TornBytes:
     """Judge the frame that lacks its end, and take out of it what is whole."""
     if (later := frames.later_frame(data, start)) is not None:
         raise SessionCorruption(
@@ -239,13 +242,14 @@ def _read_torn(reading: _Reading[S], data: bytes, start: int) -> TornBytes:
     scanner = reading.scanner
     before = scanner.next_seq
     try:
-        scanner.feed(frames.decode_torn(data, start))
+        for piece in frames.decode_torn(data, start):
+            scanner.feed(piece)
         scanner.finish()
     except DamagedText as damaged:
         raise reading.damaged(damaged.defect, start) from None
     return TornBytes(
         keep=start,
-        dropped=len(data) - start,
+        dropped=size - start,
         recovered=scanner.next_seq - before,
         reason="the last zstd frame is incomplete",
     )

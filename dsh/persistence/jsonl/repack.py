@@ -3,9 +3,10 @@
 Every record that is no plain stream delta stays the line that it is, whatever it holds.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import zip_longest
 
+from dsh.persistence.jsonl.frames import BATCH_TEXT
 from dsh.persistence.jsonl.scan import LineScanner
 from dsh.session.chunk_row import MIN_RUN, run_of_event
 from dsh.session.chunk_run import ChunkRun, join
@@ -13,34 +14,39 @@ from dsh.session.envelope import event_from_json
 from dsh.session.error import SessionError
 from dsh.session.value import MAX_SAFE_INT, JsonObject, encode, json_equal
 
-BATCH_TEXT = 1 << 20
-"""Bytes of text in one frame, and of one row, at most; a single record may be longer."""
+
+def pieces_of(text: bytes, start: int) -> Iterator[bytes]:
+    """What stands behind `start`, in pieces that may end anywhere."""
+    return (text[at : at + BATCH_TEXT] for at in range(start, len(text), BATCH_TEXT))
 
 
-def repack(records: bytes) -> list[bytes]:
+def repack(records: Iterable[bytes]) -> Iterator[bytes]:
     """The records of a log as batches of about `BATCH_TEXT` bytes.
 
     Args:
-        records: whole records, each with its newline, from seq 0.
+        records: the text of whole records, each with its newline, from seq 0.
 
     Raises:
         DamagedText: they are not whole.
     """
     made = _Batches()
     scanner = LineScanner(made.take)
-    scanner.feed(records)
+    for piece in records:
+        scanner.feed(piece)
+        yield from made.done()
     scanner.finish()
-    return made.finish()
+    made.finish()
+    yield from made.done()
 
 
-def same_events(records: bytes, other: bytes) -> bool:
+def same_events(records: Iterable[bytes], other: Iterable[bytes]) -> bool:
     """Whether two texts stand for the same events, one by one."""
     pairs = zip_longest(_members(records), _members(other))
     return all(left == right or json_equal(left, right) for left, right in pairs)
 
 
 class _Batches:
-    """The batches so far, the one that is being filled, and a run that may still grow."""
+    """The batches that are complete, the one that is being filled, and a run that may still grow."""
 
     def __init__(self) -> None:
         self._done: list[bytes] = []
@@ -60,10 +66,14 @@ class _Batches:
         self._runs.append(run)
         self._run_size += len(line)
 
-    def finish(self) -> list[bytes]:
+    def finish(self) -> None:
         self._close_run()
         self._close_batch()
-        return self._done
+
+    def done(self) -> list[bytes]:
+        """The batches that are complete, once."""
+        done, self._done = self._done, []
+        return done
 
     def _close_run(self) -> None:
         if not self._runs:
@@ -107,13 +117,13 @@ def _continues(run: ChunkRun, following: ChunkRun) -> bool:
     )
 
 
-def _members(records: bytes) -> Iterator[object]:
+def _members(records: Iterable[bytes]) -> Iterator[object]:
     """Every event of a text as a value that can be compared."""
     found: list[JsonObject | ChunkRun] = []
     keep: Callable[[JsonObject | ChunkRun, bytes], None] = lambda record, line: found.append(record)  # noqa: E731
     scanner = LineScanner(keep)
-    for at in range(0, len(records), BATCH_TEXT):
-        scanner.feed(records[at : at + BATCH_TEXT])
+    for piece in records:
+        scanner.feed(piece)
         yield from _expanded(found)
         found.clear()
     scanner.finish()

@@ -20,6 +20,11 @@ Take: TypeAlias = Callable[[JsonObject | ChunkRun, bytes], None]
 LINE_LIMIT = 256 << 20
 """Longest line in bytes; of a longer one no more is held than this."""
 
+LOOKED_AT = 1 << 20
+"""So many lines behind a defect are searched for a `turn/end`, but for pieces that cannot hold one."""
+
+_SIGNS = (b"turn/end", b"\\")
+"""One of them is in every line whose type is `turn/end`, in whatever way it is written."""
 _TOO_LONG = f"a record is longer than {LINE_LIMIT} bytes"
 
 
@@ -60,6 +65,8 @@ class LineScanner:
         """What is there of a line without its end, which begins at `_begin`; nothing once it is too long."""
         self._begin = 0
         self._is_too_long = False
+        self._behind = 0
+        """Lines that were looked at behind the defect."""
 
     def feed(self, text: bytes) -> None:
         """Take the next piece of text.
@@ -68,7 +75,15 @@ class LineScanner:
             DamagedText: nothing may be cut off at a defect.
         """
         at = 0
+        is_searched = False
         while (end := text.find(b"\n", at)) >= 0:
+            if self.defect is not None and not (is_searched or self._parts or self._is_too_long):
+                is_searched = True
+                if not any(text.find(sign, at) >= 0 for sign in _SIGNS):
+                    self._line += text.count(b"\n", at)
+                    at = text.rfind(b"\n") + 1
+                    self._begin = self.fed + at
+                    break
             self._line += 1
             if self._is_too_long:
                 raise DamagedText(Defect(_TOO_LONG, self._line, self._begin))
@@ -114,8 +129,13 @@ class LineScanner:
         return self.committed == self.fed
 
     def _take(self, line: bytes, begin: int, end: int, *, is_complete: bool) -> None:
-        if self.defect is not None and b'"' not in line:
-            return  # whatever it is, no `turn/end`; there may be millions of such lines
+        if self.defect is not None:
+            self._behind += 1
+            if self._behind > LOOKED_AT:
+                reason = f"{self.defect.reason}, and more stands behind it than is looked at"
+                raise DamagedText(self.defect._replace(reason=reason))
+            if not any(sign in line for sign in _SIGNS):
+                return
         try:
             value = decode_strict(line)
             run = row_to_run(value) if is_row(value) else None

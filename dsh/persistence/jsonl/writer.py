@@ -5,7 +5,7 @@ After any failure the log is absent or complete, or as long as it was (`spec/per
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from dsh.persistence.error import PersistenceError, SessionCollision, SessionFileChanged
@@ -24,6 +24,18 @@ class UncleanTail(PersistenceError):
         )
 
 
+class UncleanCreation(PersistenceError):
+    """A new log could not be made durable, and not be removed again either: it is there, whole, for now."""
+
+    def __init__(self, path: Path, sync: BaseException, undo: Exception, identity: Identity) -> None:
+        self.identity = identity
+        """What is there; `take_back` removes it."""
+        super().__init__(
+            f"{path}: the new log could not be made durable ({sync}), nor be removed again ({undo})",
+            code="SESSION_NOT_DURABLE",
+        )
+
+
 def make_dirs(files: Files, path: Path) -> None:
     """Create a folder and what is missing above it; each new name is made durable in its parent."""
     missing: list[Path] = []
@@ -37,13 +49,19 @@ def make_dirs(files: Files, path: Path) -> None:
             files.sync_dir(folder.parent)
 
 
-def create(files: Files, target: Path, data: bytes, *, session_id: str, other: Path) -> Identity:
+def create(files: Files, target: Path, data: Iterable[bytes], *, session_id: str, other: Path) -> Identity:
     """Publish a new log with all its bytes at once. The folder must exist.
+
+    Args:
+        data: its pieces, each made when it is written.
+        session_id: for messages.
+        other: where it would lie in the other encoding.
 
     A hard link publishes, since it fails where a rename would replace: of two creators one wins.
 
     Raises:
         SessionCollision: the log is there already, in this encoding or the `other`.
+        UncleanCreation: see there.
         OSError: nothing is there under the target's name.
     """
     for path in (target, other):
@@ -59,14 +77,24 @@ def create(files: Files, target: Path, data: bytes, *, session_id: str, other: P
             raise SessionCollision(session_id, f"{target} was created by another process just now") from None
         try:
             files.sync_dir(target.parent)
-        except BaseException:
-            files.unlink(target)
+        except BaseException as error:
+            try:
+                files.unlink(target)
+            except OSError as second:
+                raise UncleanCreation(target, error, second, identity) from error
             raise
     except BaseException:
         _drop(files, temp)
         raise
     _drop(files, temp)
     return identity
+
+
+def take_back(files: Files, target: Path, left: Identity) -> None:
+    """Remove what an `UncleanCreation` left, if it is still that and nothing else."""
+    with contextlib.suppress(FileNotFoundError):
+        if Identity.of(target.stat()) == left:
+            files.unlink(target)
 
 
 def append(files: Files, path: Path, data: bytes, known: Identity, *, unclean: int = 0) -> Identity:
@@ -110,9 +138,9 @@ def append(files: Files, path: Path, data: bytes, known: Identity, *, unclean: i
 
 
 def replace(
-    files: Files, path: Path, data: bytes, known: Identity, *, written_ns: int | None = None
+    files: Files, path: Path, data: Iterable[bytes], known: Identity, *, written_ns: int | None = None
 ) -> Identity:
-    """Put other bytes in a file's place, all or nothing.
+    """Put other bytes in a file's place, all or nothing. It is for good once the folder is synced.
 
     Args:
         written_ns: when the new file is to seem written, in epoch nanoseconds; without it now.
@@ -133,7 +161,6 @@ def replace(
     except BaseException:
         _drop(files, temp)
         raise
-    files.sync_dir(path.parent)
     return identity
 
 
@@ -142,7 +169,7 @@ def keep_aside(files: Files, path: Path, data: bytes, offset: int) -> Path:
     aside = path.with_name(f"{path.name}.cut-{offset}-{os.urandom(3).hex()}")
     try:
         with _naming(aside):
-            _write_whole(files, aside, data)
+            _write_whole(files, aside, (data,))
     except BaseException:
         _drop(files, aside)
         raise
@@ -165,10 +192,11 @@ def _temp_name(target: Path) -> Path:
     return target.with_name(f"{target.name}.{os.urandom(6).hex()}.tmp")
 
 
-def _write_whole(files: Files, path: Path, data: bytes) -> Identity:
+def _write_whole(files: Files, path: Path, data: Iterable[bytes]) -> Identity:
     fd = files.open_new(path)
     try:
-        _write_all(files, fd, data)
+        for piece in data:
+            _write_all(files, fd, piece)
         files.fsync(fd)
         return Identity.of(files.stat(fd))
     finally:

@@ -9,7 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dsh.persistence.backend import Listing, Packed, RawLog, StorageFigures, Tail
-from dsh.persistence.error import PackingUnsupported, RawLogUnsupported, SessionCollision, SessionFileChanged
+from dsh.persistence.error import (
+    PackingUnsupported,
+    RawLogUnsupported,
+    SessionCollision,
+    SessionFileChanged,
+    SessionWritten,
+)
 from dsh.persistence.sqlite import reader, writer
 from dsh.persistence.sqlite.database import Database, JournalMode
 from dsh.persistence.sqlite.owners import MemoryOwners, Owner, Owners
@@ -93,6 +99,10 @@ class SqliteBackend:
                 return None
         return place_of(self.path, session_id)
 
+    def unseen(self) -> "list[str]":
+        """A database is read as a whole or not at all."""
+        return []
+
     def ids(self, prefix: str = "") -> "list[str]":
         """The ids of stored sessions that begin so."""
         with self._database.reading() as db:
@@ -130,6 +140,10 @@ class SqliteBackend:
         with self._database.reading() as db:
             state = None if db is None else reader.read_state(db, session_id)
             return None if state is None else revision_of(self._database.token, state)
+
+    def writer(self, session_id: str) -> str | None:
+        """Who has the stored session open for writing, or None."""
+        return self._owners.told(session_id)
 
     def read_raw(self, session_id: str) -> RawLog | None:
         """A database keeps no text.
@@ -288,12 +302,14 @@ class SqliteBackend:
         self.rest(session_id)
         self._open.pop(session_id, None)
 
-    def delete(self, session_id: str) -> bool:
+    def delete(self, session_id: str, *, revision: str | None = None) -> bool:
         """Remove a stored session, under its owner lock; False when there is none.
 
         Raises:
             SessionBusy: somebody writes it.
-            WrongDatabase, DatabaseBusy, OSError: it is still there.
+            SessionWritten: it has another revision than this one; it is still there.
+            WrongDatabase, DatabaseBusy: it is still there.
+            OSError: it is still there; or, where only the last sync failed, gone, but not yet for good.
         """
         place = self.find(session_id)
         if place is None:
@@ -301,6 +317,10 @@ class SqliteBackend:
         owner = self._owners.acquire(session_id, place)
         try:
             with self._database.writing(creates=False) as db:
+                state = reader.read_state(db, session_id)
+                now = None if state is None else revision_of(self._database.token, state)
+                if revision is not None and now not in (None, revision):
+                    raise SessionWritten(place)
                 was_there = writer.delete_session(db, session_id)
             self._open.pop(session_id, None)
             self._in_memory.discard(session_id)

@@ -14,7 +14,7 @@ from dsh.persistence.error import SessionBusy
 from dsh.persistence.files import Files
 from dsh.persistence.jsonl.layout import session_name
 from dsh.persistence.jsonl.writer import keep_aside
-from dsh.persistence.lock import OwnerLock
+from dsh.persistence.lock import OwnerLock, owner_told
 from dsh.persistence.sqlite.path import create_folder
 
 SUFFIX = "-owners"
@@ -39,9 +39,7 @@ class _Locked:
     def release(self) -> None:
         lock, self._lock = self._lock, None
         if lock is not None:
-            with contextlib.suppress(OSError):
-                lock.path.unlink()
-            lock.release()
+            lock.discard()
 
 
 class Owners:
@@ -59,6 +57,10 @@ class Owners:
         """
         create_folder(self.folder)
         return _Locked(OwnerLock.acquire(self.folder, _name(session_id) + _LOCK, place=place))
+
+    def told(self, session_id: str) -> str | None:
+        """Who has the lock, without taking it; None for nobody."""
+        return owner_told(self.folder, _name(session_id) + _LOCK)
 
     def keep_aside(self, session_id: str, data: bytes, seq: int) -> Path:
         """Store what is about to be removed from `seq` on. Returns where."""
@@ -112,6 +114,10 @@ class MemoryOwners:
             raise SessionBusy(place, f"this process ({os.getpid()})")
         self._held.add(session_id)
         return _Held(self._held, session_id)
+
+    def told(self, session_id: str) -> str | None:
+        """Who has it."""
+        return f"this process ({os.getpid()})" if session_id in self._held else None
 
     def keep_aside(self, session_id: str, data: bytes, seq: int) -> None:
         """Nothing outlives this process, so there is no place to keep anything."""

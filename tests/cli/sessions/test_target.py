@@ -323,3 +323,27 @@ def test_what_is_kept_in_memory_only_is_not_stored(
 
     assert root_of(Place()) == home.sessions
     assert b"in memory only" in capfdbinary.readouterr().err
+
+
+def test_a_folder_that_may_not_be_looked_into_is_told_where_nothing_fits(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.store("session-abc")
+    (project,) = {path for path in home.sessions.iterdir() if path.is_dir()}
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, *rest: path != project and access(path, *rest))
+
+    assert found("abc") == "session-abc"
+    with pytest.raises(PersistenceError, match="could not be looked into") as caught:
+        found("x")
+    assert str(project) in caught.value.message and str(project) in caught.value.hint
+
+
+def test_a_session_in_a_database_names_its_writer_too(tmp_path: Path) -> None:
+    backend = SqliteBackend(tmp_path / "private" / "s.db")
+    backend.append(SessionHeader(id="running", created_at=1), ())
+    told = find_stored("running", SqliteBackend(tmp_path / "private" / "s.db")).writer()
+    assert told is not None and str(os.getpid()) in told
+    backend.close()
+    assert find_stored("running", backend).writer() is None
+    backend.close()

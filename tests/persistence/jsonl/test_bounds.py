@@ -103,3 +103,54 @@ def test_many_beginnings_of_frames_behind_a_tear_are_not_all_followed() -> None:
     empty_blocks = MAGIC + b"\x04\x58" + b"\0\0\0" * 20_000
     assert later_frame(torn + empty_blocks * 3, 0) is None
     assert later_frame(torn + empty_blocks * 300, 0) is not None
+
+
+@pytest.mark.parametrize("line", [b"{}\n", b"\n", b'""\n', b"\0\0\0\n"])
+def test_a_torn_frame_of_very_many_lines_is_read_in_pieces(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(framed(b"".join(BODY), line * (96 * MIB // len(line)))[:-5])
+    with at_most(32):
+        view = view_of(path)
+    assert view.stored_length == 17 and view.torn is not None
+
+
+def test_of_many_lines_behind_a_defect_that_may_end_a_turn_not_all_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(TEXT + b"x\n" + b"\\\n" * 5_000)
+    assert view_of(path).torn is not None
+    monkeypatch.setattr(scan, "LOOKED_AT", 3_000)
+    with pytest.raises(SessionCorruption, match="more stands behind it") as caught:
+        read_log(path)
+    assert caught.value.line == TEXT.count(b"\n") + 1
+
+
+@pytest.mark.parametrize("end", [turn_end(99), rb'{"type":"turn\/end"}', rb'{"type":"\u0074urn/end"}'])
+@pytest.mark.parametrize("between", [b"", b"\n" * (3 * MIB), b"y" * (3 * MIB)])
+def test_the_end_of_a_turn_behind_a_defect_is_found_wherever_it_stands(
+    tmp_path: Path, between: bytes, end: bytes
+) -> None:
+    path = tmp_path / "log"
+    for shift in (0, 3, 17):
+        path.write_bytes(TEXT + b"x\n" + between + b" " * shift + b"\n" + end + b"\n")
+        with pytest.raises(SessionCorruption, match="a finished turn stands behind it"):
+            read_log(path)
+
+
+@pytest.mark.parametrize("read", [read_log, suffix, raw_text])
+def test_of_a_hole_in_a_compressed_log_little_is_held(tmp_path: Path, read: Callable[[Path], object]) -> None:
+    path = tmp_path / "log"
+    whole = framed(b"".join(BODY))
+    path.write_bytes(whole)
+    with path.open("r+b") as file:
+        file.truncate(256 * MIB)
+    with at_most(24):
+        read(path)
+    torn = read_log(path).torn
+    assert torn is not None and (torn.keep, torn.dropped) == (len(whole), 256 * MIB - len(whole))
+
+    with path.open("ab") as file:
+        file.write(b"x")
+    with at_most(24), pytest.raises(SessionCorruption, match="no frame begins here"):
+        read(path)

@@ -79,3 +79,11 @@ def test_the_unpacked_size_is_that_of_the_members_as_lines(members, seq0, time0,
     call = ("call", "bash") if kind == "tool-call" else (None, None)
     run = ChunkRun(kind, seq0, (time0, time0 + sum(dt)), (1, 2, 0), dt, texts, *call)
     assert unpacked_size(run) == sum(len(encode(event.to_json())) + 1 for event in run.events())
+
+
+def test_the_figures_of_an_id_are_those_of_its_own_log(tmp_path: Path) -> None:
+    path = tmp_path / "--srv-app--" / "other" / "session.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(TEXT)
+    with pytest.raises(SessionCorruption, match="not of 'other'"):
+        JsonlBackend(tmp_path).figures("other")

@@ -338,3 +338,22 @@ def test_any_bytes_give_a_view_or_a_named_error(
     path.write_bytes((framed() if is_zstd else HEADER) * with_header + noise)
     with contextlib.suppress(SessionCorruption, SessionFormatUnsupported):
         view_of(path)
+
+
+@pytest.mark.parametrize(
+    ("header", "told"),
+    [
+        (HEADER.replace(b',"delegationDepth":0', b""), "delegationDepth is missing"),
+        (HEADER.replace(b'"delegationDepth":0', b'"delegationDepth":null'), "found null"),
+        (HEADER.replace(b'"createdAt":', b'"createdAt":-'), "createdAt is a safe integer"),
+    ],
+)
+def test_a_header_that_lacks_something_is_told_once_and_plainly(
+    tmp_path: Path, header: bytes, told: str
+) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(header)
+    with pytest.raises(SessionCorruption) as caught:
+        read_log(path)
+    assert told in caught.value.message and "None" not in caught.value.message
+    assert caught.value.reason.count("header") == 1

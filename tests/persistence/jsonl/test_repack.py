@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from dsh.persistence.error import SessionBusy, SessionCorruption
 from dsh.persistence.files import Files
 from dsh.persistence.jsonl.backend import JsonlBackend
-from dsh.persistence.jsonl.frames import decode_frame, encode_frame, scan_frames
-from dsh.persistence.jsonl.repack import BATCH_TEXT, repack, same_events
+from dsh.persistence.jsonl.frames import BATCH_TEXT, decode_frame, encode_frame, scan_frames
+from dsh.persistence.jsonl.repack import repack, same_events
 from dsh.persistence.view import build_view
 from dsh.session.value import encode
 from tests.persistence.faults import FaultyFiles, Killed
@@ -84,31 +84,31 @@ def test_lines_that_are_no_plain_deltas_stay_as_they_are() -> None:
     odd = b'{"type": "x.y/z", "ignorable":true,"seq":3, "data":{"b":1,"a":1e2}, "time":1}\n'
     spaced = delta(4, "d").replace(b'{"type"', b'{ "type"')
     text = turn_start(0) + delta(1, "a") + delta(2, "b") + odd + spaced + delta(5, "e")
-    assert b"".join(repack(text)) == text
+    assert b"".join(repack([text])) == text
 
 
 def test_loose_deltas_and_runs_join_across_batches_in_order() -> None:
     text = (
         delta(0, "a") + delta(1, "b", 5) + text_row(2, ["c"]) + text_row(3, ["d", "e"], [-3]) + delta(5, "f")
     )
-    (out,) = repack(text)
-    assert out.count(b"\n") == 1 and same_events(text, out)
+    (out,) = repack([text])
+    assert out.count(b"\n") == 1 and same_events([text], [out])
     assert b'"texts":["a","b","c","d","e","f"]' in out
 
 
 def test_batches_and_rows_stay_near_the_limit() -> None:
     word = "w" * 1000
     text = b"".join(text_row(at * 4, [word] * 4) for at in range(1000))
-    out = repack(text)
+    out = list(repack([text]))
     assert len(out) == 4 and max(map(len, out)) < BATCH_TEXT + 10_000
-    assert same_events(text, b"".join(out))
+    assert same_events([text], out)
 
 
 def test_a_difference_is_noticed() -> None:
     text = text_row(0, ["a", "b", "c"]) + turn_start(3)
-    assert not same_events(text, text_row(0, ["a", "b", "c"]))
-    assert not same_events(text, text.replace(b'"b"', b'"x"'))
-    assert not same_events(text, text.replace(b'"dt":[1,1]', b'"dt":[1,2]'))
+    assert not same_events([text], [text_row(0, ["a", "b", "c"])])
+    assert not same_events([text], [text.replace(b'"b"', b'"x"')])
+    assert not same_events([text], [text.replace(b'"dt":[1,1]', b'"dt":[1,2]')])
 
 
 @given(st.lists(st.tuples(st.sampled_from("dr."), st.text(max_size=5), st.integers(-9, 9)), max_size=30))
@@ -122,8 +122,8 @@ def test_any_mixture_keeps_its_events(parts: list[tuple[str, str, int]]) -> None
             text, seq = text + text_row(seq, [word, "x"], [time]), seq + 2
         else:
             text, seq = text + line("session/title", seq, {"title": word}), seq + 1
-    out = b"".join(repack(text))
-    assert same_events(text, out) and b"".join(repack(out)) == out
+    out = b"".join(repack([text]))
+    assert same_events([text], [out]) and b"".join(repack([out])) == out
 
 
 def test_a_session_that_is_open_or_damaged_is_left_alone(tmp_path: Path) -> None:
