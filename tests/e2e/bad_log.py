@@ -141,7 +141,7 @@ RECORDS = [
     text("empty lines before the end", HEADER + b"\n" * 100_000 + START + END, DAMAGED, listed=True),
     frames("a flipped bit", flipped(FRAMES, len(FRAMES) - 20), DAMAGED, listed=True),
     text("the log of another id", LOG.replace(b"demo.1", b"demo.2"), OPENS)._replace(
-        is_listed=False, code_by_id=DAMAGED, can_be_counted=True
+        is_listed=False, code_by_id=DAMAGED
     ),
 ]  # fmt: skip
 OPENING = [

@@ -313,6 +313,7 @@ class SqliteBackend:
         """
         place = self.find(session_id)
         if place is None:
+            self._owners.clear(session_id)  # of a deletion that failed when the session was gone
             return False
         owner = self._owners.acquire(session_id, place)
         try:

@@ -182,3 +182,32 @@ def test_what_somebody_else_wrote_behind_a_doubtful_append_is_never_taken_back(t
 
     assert events_of(view_of(backend, "s")) == events_of(session)
     backend.close()
+
+
+def test_a_deletion_that_fails_only_in_its_last_sync_is_finished_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = log()
+    backend = SqliteBackend(tmp_path / "s.db")
+    backend.append(session.header, session.entries())
+    backend.release("s")
+    aside = backend._owners.keep_aside("s", b"cut off", 3)
+    assert aside is not None
+    writing = backend._database.writing
+
+    @contextmanager
+    def fails_late(*, creates: bool) -> Iterator[sqlite3.Connection]:
+        with writing(creates=creates) as db:
+            yield db
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="Input/output"):
+        patch.setattr(backend._database, "writing", fails_late)
+        backend.delete("s")
+    assert backend.find("s") is None and aside.exists()
+
+    assert not backend.delete("s")
+    assert not aside.exists()
+    backend.append(session.header, session.entries())
+    assert backend.load("s") is not None
+    backend.close()
