@@ -71,6 +71,10 @@ class LogView:
         """The same of the stored events alone, without the closers."""
         return takewhile(lambda entry: entry_start(entry) < self.stored_length, self.walk())
 
+    def select(self, *types: str) -> Iterator[SessionEvent]:
+        """The events of some types; packed deltas are passed over unseen."""
+        return self._session.select(*types)
+
     def last(self, kind: str) -> SessionEvent | None:
         """The last event of a type, packed deltas not counted."""
         return self._session.last(kind)

@@ -56,7 +56,17 @@ def describe(view: LogView, place: str) -> str:
         f"cwd       {line(header.cwd or 'none')}",
         f"events    {view.length}, the last is {line(last)}",
         f"messages  {len(view.derive_messages())}",
+        f"headers   {_requests(view)}",
     ]
     if view.needs_repair:
         lines.append(f"repair    closing events added when it is opened: {len(view.closers)}")
     return "\n".join(lines)
+
+
+def _requests(view: LogView) -> str:
+    """How many request headers the log holds, and where the last one goes."""
+    if view.request_header is None:
+        return "none was recorded"
+    count = sum(1 for _ in view.select("request/header"))
+    config = view.request_header["config"]
+    return f"{count}, the last for {line(config['provider'])}/{line(config['model'])}"

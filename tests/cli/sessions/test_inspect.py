@@ -235,6 +235,20 @@ def test_the_corpus_is_read_as_the_original_reads_it(log: Path, run: Run) -> Non
         assert _strict(got.get(key)) == _strict(want.get(key)), key
 
 
+@needs_corpus
+def test_a_person_is_told_of_events_messages_and_request_headers(run: Run) -> None:
+    log = CORPUS / "fixtures" / "headless-agent-headless-profile-session-expected.jsonl"
+
+    code, out, _ = run(log, json_output=False)
+
+    assert code == 0
+    assert out.splitlines()[-3:] == [
+        "events    32, the last is turn/end",
+        "messages  5",
+        "headers   2, the last for cli-mock/cli-mock",
+    ]
+
+
 def _strict(value: Any) -> Any:
     """For comparing: True is not 1, key order is free, the wording of made-up results too."""
     if isinstance(value, dict):
