@@ -11,17 +11,7 @@ import pytest
 
 from dsh.capabilities.fs import FsEditRequest, FsError
 from dsh.capabilities.local_fs.provider import FsConfig, LocalFileSystem
-
-NOBODY = 65_534
-
-
-def reachable() -> str:
-    """A directory for temporary files that the unprivileged user can come to."""
-    for name in (tempfile.gettempdir(), "/tmp", "/var/tmp"):
-        place = Path(name).resolve()
-        if os.geteuid() != 0 or all(path.stat().st_mode & 0o001 for path in (place, *place.parents)):
-            return name
-    raise AssertionError("no directory for temporary files is open to other users")
+from tests.nobody import NOBODY, reachable
 
 
 @pytest.fixture

@@ -18,12 +18,12 @@ from dsh.persistence.lock import LOCK_NAME
 from dsh.testing.workspace import Workspace
 from tests.cli.sessions.home import Home, Told
 from tests.e2e.bad_log import HUGE, NOTHING, SMALL, UNREADABLE, Bad
+from tests.nobody import NOBODY, as_nobody, reachable, unprivileged
 
 READING = [
     ("show",), ("show", "--chunks"), ("inspect",), ("inspect", "--json"), ("stats",), ("stats", "--json"),
     ("stats", "--rows"), ("export",), ("export", "-f", "markdown"), ("export", "-f", "html"),
 ]  # fmt: skip
-NOBODY = 65534
 
 Run = Callable[..., Told]
 
@@ -191,17 +191,15 @@ def test_what_grows_while_it_is_read_fits_into_little_memory(
 
 @pytest.fixture
 def nobody(monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
-    """A home whose owner is not root; this process is its owner for as long as the test takes."""
-    root = Path(tempfile.mkdtemp(prefix="dsh-nobody-"))  # root's own temporary folders are closed to others
-    is_root = os.geteuid() == 0
+    """A home whose owner is not root, for a test that is run `as_nobody`."""
+    root = Path(tempfile.mkdtemp(prefix="dsh-nobody-", dir=reachable()))
     try:
-        if is_root:
+        if os.geteuid() == 0:
             os.chown(root, NOBODY, NOBODY)
-            os.setresuid(NOBODY, NOBODY, 0)
-        yield _home(root, monkeypatch)
+        with unprivileged():
+            home = _home(root, monkeypatch)
+        yield home
     finally:
-        if is_root:
-            os.setresuid(0, 0, 0)
         os.chdir("/")
         for folder, names, _ in os.walk(root):
             for name in names:
@@ -210,6 +208,7 @@ def nobody(monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
 
 
 @pytest.mark.parametrize("closed", ["log", "session", "project", "root"])
+@as_nobody
 def test_what_may_not_be_read_is_told_and_hides_nothing(
     nobody: Home, closed: str, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
@@ -239,6 +238,7 @@ def test_what_may_not_be_read_is_told_and_hides_nothing(
     assert log.exists() and run("inspect", "closed").code == 0
 
 
+@as_nobody
 def test_a_place_that_may_not_be_written_is_read(
     nobody: Home, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
