@@ -22,7 +22,9 @@ BATCH_TEXT = 1 << 20
 _STEP = 1 << 20
 _LATER_TRIES = 64
 _LATER_BLOCKS = 1 << 16
-"""What is looked at behind a torn frame: so many magic numbers, so many blocks behind each."""
+_LATER_TEXT = 32 << 20
+"""What is looked at behind a torn frame: so many magic numbers, so many blocks behind each, and of all frames
+together so many bytes of text."""
 
 
 class FrameDefect(Exception):
@@ -188,19 +190,35 @@ def later_frame(data: bytes, start: int) -> int | None:
     torn and would take everything behind it along; a good frame further on gives that away. Where more may
     begin than is looked at, the last one that was looked at counts as good: nothing is cut off then.
     """
-    at = start
+    at, left = start, _LATER_TEXT
     for _ in range(_LATER_TRIES):
         at = data.find(MAGIC, at + 1)
         if at < 0:
             return None
         try:
             frame = next_frame(data, at, most_blocks=_LATER_BLOCKS)
-            text = decode_frame(data, frame) if frame is not None else b""
+            if frame is None:
+                continue
+            is_log, left = _holds_records(data, frame, left)
         except FrameDefect:
             continue
-        if text.endswith(b"\n") and all(map(_looks_like_record, text[:-1].split(b"\n"))):
+        if is_log or left <= 0:
             return at
     return at
+
+
+def _holds_records(data: bytes, frame: Frame, most: int) -> tuple[bool, int]:
+    """Whether a frame decodes to whole JSON lines; and how much of `most` bytes of text is left then."""
+    unfinished, is_empty = b"", True
+    for piece in decode_pieces(data, frame):
+        most -= len(piece)
+        is_empty = False
+        *lines, unfinished = (unfinished + piece).split(b"\n")
+        if most <= 0 or not all(map(_looks_like_record, lines)):
+            return False, most
+        if unfinished and not unfinished.lstrip(b" \t\r").startswith(b"{"):
+            return False, most
+    return not (unfinished or is_empty), most
 
 
 def _looks_like_record(line: bytes) -> bool:

@@ -105,6 +105,23 @@ def test_many_beginnings_of_frames_behind_a_tear_are_not_all_followed() -> None:
     assert later_frame(torn + empty_blocks * 300, 0) is not None
 
 
+@pytest.mark.parametrize(
+    "text", [b"{}\n" * MIB, b'{"a":"' + b"x" * 64 * MIB, b"\n" * 64 * MIB, b" " * 64 * MIB]
+)
+def test_what_seems_to_be_frames_behind_a_tear_is_decoded_no_further_than_it_takes(text: bytes) -> None:
+    torn = encode_frame(b'{"a":1}\n')[:-4]
+    data = torn + encode_frame(text) * 50
+    with at_most(100):
+        later_frame(data, 0)
+
+
+def test_frames_behind_a_tear_that_would_take_too_long_to_tell_count_as_good() -> None:
+    torn = encode_frame(b'{"a":1}\n')[:-4]
+    assert later_frame(torn + encode_frame(b'{"a":"' + b"x" * 20 * MIB) * 3, 0) is not None
+    assert later_frame(torn + encode_frame(b'{"a":"' + b"x" * MIB) * 3, 0) is None
+    assert later_frame(torn + encode_frame(b""), 0) is None
+
+
 @pytest.mark.parametrize("line", [b"{}\n", b"\n", b'""\n', b"\0\0\0\n"])
 def test_a_torn_frame_of_very_many_lines_is_read_in_pieces(tmp_path: Path, line: bytes) -> None:
     path = tmp_path / "log"
