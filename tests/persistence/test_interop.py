@@ -189,12 +189,12 @@ import sys
 from pathlib import Path
 from dsh.persistence.jsonl.backend import JsonlBackend
 from dsh.persistence.jsonl.figures import figures_of
-from dsh.persistence.jsonl.raw import raw_text
+from dsh.persistence.jsonl.raw import read_text
 from dsh.persistence.view import build_view
 backend = JsonlBackend(Path(sys.argv[1]))
 build_view(backend.load("demo.1")), backend.list(), backend.load_from("demo.1", 3)
 path = Path(backend.find("demo.1"))
-figures_of(path), raw_text(path)
+figures_of(path), read_text(path)
 print(sorted({"zstandard", "asyncio", "sqlite3", "dsh.kernel"} & set(sys.modules)))
 """
 

@@ -62,7 +62,7 @@ def _pieces(found: Opened, form: Form) -> Iterable[str | bytes]:
     if view.needs_repair and not is_running:
         return json_lines(view)
     try:
-        return (log.raw(),)
+        return log.raw()
     except RawLogUnsupported:
         return json_lines(view)
 

@@ -1,7 +1,7 @@
 """`dsh sessions show`: a conversation as a person reads it. The log is only read."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from dsh.cli.sessions.conversation.drawing import drawn, heading
 from dsh.cli.sessions.conversation.reader import conversation
@@ -9,11 +9,14 @@ from dsh.cli.sessions.output import block
 from dsh.cli.sessions.place import Place
 from dsh.cli.sessions.reading import failed, opened
 from dsh.cli.sessions.sink import to_output
-from dsh.cli.sessions.target import Log, find_log
+from dsh.cli.sessions.target import find_log
 from dsh.cli.sessions.terminal import look_of_output
 from dsh.errors import CompositionError, DshError, UsageError
 from dsh.masking import masked
 from dsh.persistence.error import LogRefusal
+
+LINE_HELD = 1 << 20
+"""Bytes of a line without its end that are held before they are printed."""
 
 
 def show(target: str, place: Place, *, chunks: bool, raw: bool) -> int:
@@ -39,29 +42,26 @@ def show(target: str, place: Place, *, chunks: bool, raw: bool) -> int:
 
 def _show_raw(target: str, place: Place) -> int:
     try:
-        text = _raw_text(find_log(target, place))
+        text = find_log(target, place).raw()
     except (CompositionError, UsageError):
         raise
     except (DshError, OSError) as error:
         return failed(error)
-    if os.isatty(1):
-        to_output(block(masked(text_line)) for text_line in _lines(text))
-    else:
-        to_output((text,))
+    try:
+        to_output((block(masked(part)) for part in _lines(text)) if os.isatty(1) else text)
+    except LogRefusal as error:
+        return failed(error)
     return 0
 
 
-def _raw_text(log: Log) -> bytes:
-    try:
-        return log.raw()
-    except LogRefusal:
-        if log.path is None or log.session_id is None:
-            raise
-        return Log(
-            log.place, None, None, log.path
-        ).raw()  # as a file: its header need not be the one it should be
-
-
-def _lines(text: bytes) -> Iterator[str]:
-    for part in text.splitlines(keepends=True):
-        yield part.decode("utf-8", "backslashreplace")
+def _lines(pieces: Iterable[bytes]) -> Iterator[str]:
+    """The lines of a text that comes in pieces; of a long one so much at a time as a piece has."""
+    unfinished = b""
+    for piece in pieces:
+        *lines, unfinished = (unfinished + piece).split(b"\n")
+        yield from (line.decode("utf-8", "backslashreplace") + "\n" for line in lines)
+        if len(unfinished) > LINE_HELD:
+            yield unfinished.decode("utf-8", "backslashreplace")
+            unfinished = b""
+    if unfinished:
+        yield unfinished.decode("utf-8", "backslashreplace")

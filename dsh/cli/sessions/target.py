@@ -6,6 +6,7 @@ in front, or `last`: the newest session of this directory.
 
 import os
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -80,22 +81,22 @@ class Log(NamedTuple):
         assert self.path is not None
         return figures_of(self.path)
 
-    def raw(self) -> bytes:
-        """The stored text, verbatim, also of a log that we refuse to interpret.
+    def raw(self) -> Iterator[bytes]:
+        """The stored text, verbatim and in pieces, also of a log that we refuse to interpret.
 
         Raises:
             RawLogUnsupported: it is not kept as text.
-            LogRefusal, SessionNotFound, OSError
+            LogRefusal, SessionNotFound, OSError: some of it only when it is reached.
         """
-        if self.backend is not None and self.session_id is not None:
+        if self.path is None:
+            assert self.backend is not None and self.session_id is not None
             found = self.backend.read_raw(self.session_id)
             if found is None:
                 raise SessionNotFound(self.session_id)
-            return found.content
-        from dsh.persistence.jsonl.raw import raw_text
+            return iter((found.content,))
+        from dsh.persistence.jsonl.raw import raw_pieces
 
-        assert self.path is not None
-        return raw_text(self.path)
+        return raw_pieces(self.path)
 
 
 def find_log(target: str, place: Place) -> Log:

@@ -5,7 +5,7 @@ import functools
 import itertools
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +24,8 @@ HEADER_STEP = 8 * 1024
 """Bytes that a listing reads of each log at first; then as many again as it has, until the header ends."""
 HEADER_LIMIT = 16 << 20
 """Longest header line, in bytes."""
+MAX_TEXT = 1 << 30
+"""Longest text that is handed out as a whole, in bytes."""
 
 _DATABASE = b"SQLite format 3\0"
 _BEGINNING = re.compile(rb'\s*\{\s*"type"\s*:\s*"session"|\(\xb5\x2f\xfd')
@@ -154,29 +156,70 @@ def read_text(path: Path) -> LogText:
     line that has no end.
 
     Raises:
-        SessionCorruption: frames are damaged, or there is no complete header.
+        SessionCorruption: frames are damaged, there is no complete header, or the text is longer than
+            `MAX_TEXT`.
         OSError: it cannot be read.
     """
-    return read_stably(path, functools.partial(_read_text, path))
+    committed = read_stably(path, functools.partial(_find_text, path))
+    held: list[bytes] = []
+    size = 0
+    for piece in committed.pieces(path):
+        size += len(piece)
+        if size > MAX_TEXT:
+            reason = f"its text is longer than {MAX_TEXT} bytes"
+            raise SessionCorruption(reason, path=str(path), hint="dsh sessions show --raw writes it as it is")
+        held.append(piece)
+    if not held:
+        raise incomplete_header(path, b"")
+    return LogText(committed.encoding, b"".join(held), committed.stored_bytes)
 
 
-def _read_text(path: Path, file: FileIO, found: os.stat_result) -> LogText:
-    rest = pieces(file, found.st_size)
-    first = next(rest, b"")
-    if is_compressed(path, first):
-        data = frames_in(path, first, rest)
+def raw_pieces(path: Path) -> Iterator[bytes]:
+    """The text of `read_text` piece by piece, however long it is; a damaged frame is told when it is reached.
+
+    Raises:
+        SessionCorruption, OSError: as `read_text`; here what is known before the first piece.
+    """
+    return read_stably(path, functools.partial(_find_text, path)).pieces(path)
+
+
+class _Committed(NamedTuple):
+    """What of a file is text of its log."""
+
+    encoding: Encoding
+    frames: bytes
+    """All of a compressed file; empty for a plain one."""
+    size: int
+    """So many bytes of a plain one."""
+    stored_bytes: int
+
+    def pieces(self, path: Path) -> Iterator[bytes]:
+        if self.encoding == "plain":
+            with open_regular(path) as file:
+                yield from pieces(file, self.size)
+            return
         try:
-            text = b"".join(frames.decode_frame(data, frame) for frame in frames.scan_frames(data).frames)
+            for frame in frames.scan_frames(self.frames).frames:
+                yield from frames.decode_pieces(self.frames, frame)
         except FrameDefect as defect:
             raise damaged_frame(path, defect) from None
-        encoding: Encoding = "zstd"
-    else:
+
+
+def _find_text(path: Path, file: FileIO, found: os.stat_result) -> _Committed:
+    rest = pieces(file, found.st_size)
+    first = next(rest, b"")
+    if not is_compressed(path, first):
         size = _committed(itertools.chain((first,), rest))
-        file.seek(0)
-        text, encoding = file.read(size), "plain"
-    if not text:
-        raise incomplete_header(path, first)
-    return LogText(encoding, text, found.st_size)
+        if not size:
+            raise incomplete_header(path, first)
+        return _Committed("plain", b"", size, found.st_size)
+    data = frames_in(path, first, rest)
+    try:
+        if not frames.scan_frames(data).frames:
+            raise incomplete_header(path, first)
+    except FrameDefect as defect:
+        raise damaged_frame(path, defect) from None
+    return _Committed("zstd", data, 0, found.st_size)
 
 
 def frames_in(path: Path, first: bytes, rest: Iterable[bytes]) -> bytes:
@@ -195,11 +238,6 @@ def frames_in(path: Path, first: bytes, rest: Iterable[bytes]) -> bytes:
         raise damaged_frame(path, defect) from None
 
 
-def raw_text(path: Path) -> bytes:
-    """The committed text of a log at any place. Raises as `read_text`."""
-    return read_text(path).content
-
-
 def read_raw(path: Path, session_id: str) -> bytes:
     """The committed text of a session's log, header line first. Only the header's shape and id are checked.
 
@@ -207,7 +245,7 @@ def read_raw(path: Path, session_id: str) -> bytes:
         SessionCorruption: damaged frames, or not the header of this session.
         OSError: it cannot be read.
     """
-    text = raw_text(path)
+    text = read_text(path).content
     try:
         header = decode_strict(text.partition(b"\n")[0])
     except SessionError as error:

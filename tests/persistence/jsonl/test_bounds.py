@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from dsh.persistence.error import LogRefusal, SessionCorruption
-from dsh.persistence.jsonl import scan
+from dsh.persistence.jsonl import raw, scan
 from dsh.persistence.jsonl.frames import MAGIC, encode_frame, later_frame
-from dsh.persistence.jsonl.raw import HEADER_LIMIT, raw_text, read_header
+from dsh.persistence.jsonl.raw import HEADER_LIMIT, raw_pieces, read_header, read_text
 from dsh.persistence.jsonl.reader import read_log
 from dsh.persistence.jsonl.suffix import read_suffix
 from tests.persistence.golden import BODY, HEADER, TEXT, framed, line, turn_end, turn_start, view_of
@@ -34,7 +34,27 @@ def suffix(path: Path) -> object:
     return read_suffix(path, 5)
 
 
-@pytest.mark.parametrize("read", [read_header, read_log, suffix, raw_text])
+def raw_size(path: Path) -> int:
+    return sum(map(len, raw_pieces(path)))
+
+
+@pytest.mark.parametrize("is_zstd", [False, True])
+def test_the_text_of_a_log_is_handed_out_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_zstd: bool
+) -> None:
+    path = tmp_path / "log"
+    form = b'{"type":"feedback/record","seq":%d,"time":1,"data":{"text":"' + b"x" * MIB + b'"}}\n'
+    records = [form % seq for seq in range(64)]
+    path.write_bytes(framed(*records) if is_zstd else HEADER + b"".join(records))
+    size = len(HEADER) + sum(map(len, records))
+    with at_most(12):
+        assert raw_size(path) == size
+    monkeypatch.setattr(raw, "MAX_TEXT", 8 * MIB)
+    with at_most(24), pytest.raises(SessionCorruption, match="longer than 8388608 bytes"):
+        read_text(path)
+
+
+@pytest.mark.parametrize("read", [read_header, read_log, suffix, raw_size])
 @pytest.mark.parametrize("name", ["session.jsonl", "session.jsonl.zstd"])
 def test_a_sparse_file_is_refused_for_its_beginning(
     tmp_path: Path, name: str, read: Callable[[Path], object]
@@ -87,7 +107,7 @@ def test_a_long_rest_without_an_end_is_a_tear(tmp_path: Path, monkeypatch: pytes
     with at_most(16):
         view = view_of(path)
     assert view.stored_length == 17 and view.torn is not None
-    assert raw_text(path) == TEXT
+    assert read_text(path).content == TEXT
 
 
 def test_reading_ends_at_the_first_defect_of_a_complete_frame(tmp_path: Path) -> None:
@@ -153,7 +173,7 @@ def test_the_end_of_a_turn_behind_a_defect_is_found_wherever_it_stands(
             read_log(path)
 
 
-@pytest.mark.parametrize("read", [read_log, suffix, raw_text])
+@pytest.mark.parametrize("read", [read_log, suffix, raw_size])
 def test_of_a_hole_in_a_compressed_log_little_is_held(tmp_path: Path, read: Callable[[Path], object]) -> None:
     path = tmp_path / "log"
     whole = framed(b"".join(BODY))

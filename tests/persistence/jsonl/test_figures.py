@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dsh.persistence.error import SessionCorruption
 from dsh.persistence.jsonl.backend import JsonlBackend
 from dsh.persistence.jsonl.figures import figures_of, unpacked_size
-from dsh.persistence.jsonl.raw import raw_text
+from dsh.persistence.jsonl.raw import read_text
 from dsh.session.chunk_run import ChunkRun
 from dsh.session.value import MAX_SAFE_INT, encode
 from tests.corpus import CORPUS, needs_corpus
@@ -44,7 +44,7 @@ def test_a_torn_tail_is_neither_row_nor_text(tmp_path: Path) -> None:
     found = figures_of(path)
     assert (found.rows, found.events, found.packed_rows) == (1, 1, 0)
     assert found.text_bytes == len(HEADER + turn_start(0)) < found.stored_bytes
-    assert raw_text(path) == HEADER + turn_start(0)
+    assert read_text(path).content == HEADER + turn_start(0)
 
 
 def test_a_damaged_log_has_no_figures_but_its_text_is_handed_out(tmp_path: Path) -> None:
@@ -53,14 +53,14 @@ def test_a_damaged_log_has_no_figures_but_its_text_is_handed_out(tmp_path: Path)
     path.write_bytes(data)
     with pytest.raises(SessionCorruption, match="unparsable"):
         figures_of(path)
-    assert raw_text(path) == data
+    assert read_text(path).content == data
 
 
 def test_a_log_of_another_version_is_handed_out_up_to_its_last_whole_line(tmp_path: Path) -> None:
     path = tmp_path / "session.jsonl"
     data = HEADER.replace(b'"version":', b'"version":9') + b'{"other":1}\n{"other":2}\n'
     path.write_bytes(data + b'{"oth')
-    assert raw_text(path) == data
+    assert read_text(path).content == data
 
 
 def test_an_absent_session_has_none(tmp_path: Path) -> None:
