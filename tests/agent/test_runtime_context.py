@@ -98,9 +98,7 @@ def test_a_restored_session_remembers_what_was_sent() -> None:
     assert it.send(section("one")) is None
 
 
-@pytest.mark.parametrize(
-    "blocks", [[], [{"type": "text", "text": "x"}] * 2, [IMAGE]]
-)
+@pytest.mark.parametrize("blocks", [[], [{"type": "text", "text": "x"}] * 2, [IMAGE]])
 def test_a_malformed_snapshot_is_replaced(blocks: list[dict[str, object]]) -> None:
     it = Told()
     it.enter(user_message(blocks, {"kind": "plugin", "plugin": RUNTIME_CONTEXT_OWNER}))

@@ -447,10 +447,16 @@ async def test_where_nothing_stores_sessions_there_is_no_cache(tmp_path: Path) -
 
 
 @aio_in_virtual_time
-async def test_a_session_that_has_no_file_of_its_own_has_no_cache() -> None:
+async def test_a_session_that_has_no_file_of_its_own_has_no_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: list[str] = []
+
     class NoWhere:
-        def locate(self, _: SessionHeader) -> None:
-            return None
+        def locate(self, header: SessionHeader) -> None:
+            asked.append(header.id)
+
+    monkeypatch.chdir(tmp_path)
 
     ctx = Context()
     await ctx.plugin(session_row)
@@ -458,9 +464,13 @@ async def test_a_session_that_has_no_file_of_its_own_has_no_cache() -> None:
     await settled(ctx.plugin(session_projection, {}))
     await settled(ctx.plugin(row, EAGER))
     log, _ = ctx.use(SESSIONS).create("one")
-    titled(log)  # a session without a file of its own
+    titled(log)
     await asyncio.sleep(10)
     await ctx.dispose()
+
+    assert set(asked) == {"one"}
+    assert not caplog.records
+    assert not list(tmp_path.iterdir())
 
 
 # -- crashes ---------------------------------------------------------------------------------------
