@@ -164,7 +164,7 @@ def check_known(index: int, entry: JsonObject) -> None:
             f"event type {kind!r} (seq {entry.get('seq')}) is unknown to this program "
             "and not marked ignorable",
             index=index,
-            hint="the log was written by a newer program, or by a plugin that is not installed here",
+            hint="install the plugin or the newer dsh that wrote it",
         )
 
 

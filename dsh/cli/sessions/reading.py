@@ -8,7 +8,7 @@ from dsh.cli.sessions.place import Place
 from dsh.cli.sessions.target import Log, find_log
 from dsh.cli.stream import notice
 from dsh.errors import CompositionError, DshError, UsageError
-from dsh.persistence.error import LogRefusal, NotAFile, NotASessionLog
+from dsh.persistence.error import LogRefusal, NotAFile, NotASessionLog, UnknownType
 from dsh.persistence.system import named
 from dsh.persistence.view import LogView
 
@@ -29,6 +29,7 @@ def opened(target: str, place: Place) -> Opened | None:
     Raises:
         CompositionError, UsageError: of the place, not of the log.
     """
+    log = None
     try:
         log = find_log(target, place)
         view = log.view()
@@ -38,7 +39,7 @@ def opened(target: str, place: Place) -> Opened | None:
         failed(refusal)
         return None
     except LogRefusal as refusal:
-        failed(refusal, hint=f"dsh sessions show --raw {shlex.quote(target)} prints the stored text")
+        failed(refusal, hint=_way_on(refusal, target, log))
         return None
     except (DshError, OSError) as error:
         failed(error)
@@ -48,9 +49,16 @@ def opened(target: str, place: Place) -> Opened | None:
     if writer is not None:
         notice(f"dsh: {log.place}: {writer} goes on with the session; this is what is stored so far")
     elif count := len(view.closers):
-        cut_off = "was cut off" if log.path is not None else "was cut off or is still open"
-        notice(f"dsh: {log.place}: the session {cut_off}; closing events that are not stored: {count}")
+        notice(f"dsh: {log.place}: the session was cut off; closing events that are not stored: {count}")
     return Opened(log, view, writer is not None)
+
+
+def _way_on(refusal: LogRefusal, target: str, log: Log | None) -> str:
+    """What to do about a log that is refused; empty where the refusal itself says all there is to do."""
+    if log is None or log.path is None:  # a database keeps no text
+        return ""
+    raw = f"dsh sessions show --raw {shlex.quote(target)} prints the stored text"
+    return f"{refusal.hint}; {raw}" if isinstance(refusal, UnknownType) else raw
 
 
 def tell_of_torn(log: Log, view: LogView) -> None:

@@ -116,7 +116,8 @@ def _session_row(row: Sequence[Any], place: str) -> SessionRow:
             }
         )
     except UnsupportedLog as error:
-        raise OtherVersion(error.message, path=place) from error
+        hint = error.hint or "open it with the program that wrote it"  # there is no text to fall back on
+        raise OtherVersion(error.message, path=place, hint=hint) from error
     except (SessionError, UnicodeDecodeError) as error:
         raise SessionCorruption(f"header: {error}", path=place) from error
     if not is_uuid(incarnation) or type(revision) is not int:

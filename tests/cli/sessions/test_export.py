@@ -394,7 +394,8 @@ def test_a_log_that_is_refused_writes_nothing(tmp_path: Path, run: Callable[...,
     code, out, err = run(tmp_path / "log", form, tmp_path / "out")
 
     assert (code, out) == (1, "")
-    assert f"hint: dsh sessions show --raw {tmp_path / 'log'} prints the stored text\n" in err
+    assert err.endswith(f"; dsh sessions show --raw {tmp_path / 'log'} prints the stored text\n")
+    assert "hint: install the plugin" in err
     assert not (tmp_path / "out").exists()
 
 

@@ -1,8 +1,10 @@
 """`dsh sessions show`: what a person sees, how it fits the terminal, and the stored text as it is."""
 
+import contextlib
 import fcntl
 import os
 import pty
+import sqlite3
 import struct
 import subprocess
 import sys
@@ -19,10 +21,13 @@ from dsh.cli.sessions.show import show
 from dsh.cli.sessions.terminal import Look, look_of_output
 from dsh.persistence.sqlite.backend import SqliteBackend
 from dsh.session.chunk import TextDelta
+from dsh.session.event import SessionEvent
+from dsh.session.value import freeze
 from dsh.testing.workspace import PROGRAM, Workspace
 from tests.cli.sessions.home import Call, Home, Told
 from tests.cli.sessions.talk import Talk, answered
 from tests.persistence.golden import HEADER, TEXT, framed, line, turn_end, turn_start, view_of
+from tests.session.build import header
 
 
 @pytest.fixture
@@ -261,6 +266,25 @@ def test_a_database_keeps_no_text_and_the_way_to_one_is_told(tmp_path: Path, hom
     assert (code, out) == (1, "")
     assert err.endswith("hint: dsh sessions export writes the log as JSON lines\n")
     assert "hi!" in call(lambda: show("demo.1", place, chunks=False, raw=False)).out
+
+
+@pytest.mark.parametrize("kind", ["SESSION_TYPE_UNKNOWN", "SESSION_VERSION_UNSUPPORTED"])
+def test_who_is_refused_a_session_of_a_database_is_not_sent_to_a_text_that_is_not_there(
+    tmp_path: Path, home: Home, call: Call, kind: str
+) -> None:
+    path = tmp_path / "sessions.db"
+    backend = SqliteBackend(path)
+    backend.append(header(), [SessionEvent("acme/note", 0, 1, freeze({}, "data"))])
+    backend.close()
+    if kind == "SESSION_VERSION_UNSUPPORTED":
+        with contextlib.closing(sqlite3.connect(path)) as database, database:
+            database.execute("UPDATE sessions SET version = 9")
+
+    code, out, err = call(lambda: show("demo.1", Place(str(path)), chunks=False, raw=False))
+
+    assert (code, out) == (1, "")
+    assert err.startswith(f"dsh: {kind}: ")
+    assert "hint: " in err and "--raw" not in err
 
 
 def test_raw_says_what_is_wrong_with_no_text_at_all(tmp_path: Path, run: Callable[..., Told]) -> None:
