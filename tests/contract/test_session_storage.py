@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from dsh.persistence.backend import Backend, Listing
@@ -18,7 +19,9 @@ from dsh.session.error import SessionForkError
 from dsh.session.event import SessionEvent
 from dsh.session.header import SessionHeader
 from dsh.session.value import json_equal
+from dsh.session.verify.log import verify
 from tests.contract.storages import ALL, SHARED, Storage, event, storage
+from tests.corpus import CORPUS, needs_corpus
 from tests.persistence.golden import TEXT, view_of
 
 HEAD = SessionHeader(id="demo.2", created_at=1_700_000_000_000, cwd="/srv/app", delegation_depth=0)
@@ -213,6 +216,28 @@ def test_a_torn_tail_is_left_out_and_repair_takes_it_off_for_good(shared: Storag
     assert not after.needs_repair and after.stored_length == 6
     assert as_json(after)[:4] == as_json(seen)
     backend.close()
+
+
+@needs_corpus
+def test_a_job_that_ended_at_any_event_is_closed_by_repair_and_goes_on(store: Storage) -> None:
+    whole = view_of(CORPUS / "runs" / "parallel-reads.jsonl")
+    for number, size in enumerate(range(1, whole.length + 1)):
+        header = msgspec.structs.replace(whole.header, id=f"ended.{number}")
+        put(store, header, list(whole.events(0, size)))
+        backend = store.open()
+        stored = backend.open(header.id)
+        assert stored is not None
+        seen = build_view(stored)
+        assert seen.stored_length == size and seen.torn is None
+        backend.repair(stored, seen.closers, seen.recovered)
+        turns = sum(event.type == "turn/start" for event in seen.events())
+        backend.append(header, turn(seen.length, turns + 1)[:1])
+        backend.release(header.id)
+
+        after = got(backend, header.id)
+        assert as_json(after)[: seen.length] == as_json(seen)
+        assert as_json(seen)[:size] == [event.to_json() for event in whole.events(0, size)]
+        assert [found for found in verify(after).findings if found.level == "error"] == []
 
 
 def test_a_deleted_session_is_gone_and_its_id_free(store: Storage) -> None:
