@@ -26,7 +26,8 @@ from dsh.session.header import SessionHeader
 from dsh.session.log import Session
 from dsh.session.value import freeze
 
-FEW_CHUNKS, MANY_CHUNKS = 100_000, 1_000_000
+FEW_CHUNKS, MANY_CHUNKS = 250_000, 1_000_000
+"""A log of fewer fits the caches of the processor, which says nothing about growth."""
 RUN = 6_250
 """Deltas of one packed row."""
 FEW_SESSIONS, MANY_SESSIONS = 500, 5_000
