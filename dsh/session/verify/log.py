@@ -17,6 +17,7 @@ from dsh.session.irregular import MAX_IRREGULARITIES
 from dsh.session.verify.bracket import Brackets, Compactions, InboxSplices
 from dsh.session.verify.calls import Calls
 from dsh.session.verify.finding import Finding, Findings
+from dsh.session.verify.plugin_payload import PluginPayloads
 from dsh.session.verify.reply import Replies
 from dsh.session.verify.request import Requests
 
@@ -61,6 +62,7 @@ def verify(log: ReadableLog) -> Verdict:
     requests = Requests(findings, log.event)
     brackets, compactions = Brackets(findings), Compactions(findings, log.event)
     inbox = InboxSplices(findings, log.header.seed_length or 0)
+    payloads = PluginPayloads(findings)
     for entry in log.walk():
         replies.see(entry)
         if not isinstance(entry, ChunkRun):
@@ -69,6 +71,7 @@ def verify(log: ReadableLog) -> Verdict:
             brackets.see(entry)
             compactions.see(entry)
             inbox.see(entry)
+            payloads.see(entry)
     calls.finish()
     replies.finish()
     brackets.finish()
