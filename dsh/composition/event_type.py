@@ -45,7 +45,7 @@ class InstalledEventTypes:
             sys.path.append(str(site))
         try:
             return point.load()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             package = point.dist.name if point.dist is not None else point.module
             raise CompositionError(
                 f"the payload type of event {kind!r} cannot be loaded from {point.value!r}: "

@@ -15,6 +15,7 @@ acme/note = acme_notes.types:Note
 acme/any = acme_notes.types:ANY
 acme/gone = acme_notes.types:Gone
 acme/torn = acme_notes.nowhere:Note
+acme/leaves = acme_notes.leaves:Note
 """
 TYPES = "from typing import TypedDict\n\nANY = None\n\n\nclass Note(TypedDict):\n    text: str\n"
 
@@ -25,6 +26,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
     before = list(sys.path)
     made = package(tmp_path / "profiles/notes/site", "acme_notes", POINTS, types__py=TYPES)
     (made / "__init__.py").write_text("")
+    (made / "leaves.py").write_text("raise SystemExit(0)\n")
     yield tmp_path
     sys.path[:] = before
     for name in [name for name in sys.modules if name.startswith("acme_notes")]:
@@ -48,7 +50,7 @@ def test_the_payload_type_is_imported_when_it_is_asked_for(home: Path) -> None:
     assert types.payload("acme/any") is None
 
 
-@pytest.mark.parametrize("kind", ["acme/gone", "acme/torn"])
+@pytest.mark.parametrize("kind", ["acme/gone", "acme/torn", "acme/leaves"])
 def test_a_payload_type_that_cannot_be_loaded_names_its_package(home: Path, kind: str) -> None:
     with pytest.raises(CompositionError, match=kind) as caught:
         InstalledEventTypes(home).payload(kind)

@@ -17,6 +17,7 @@ from dsh.cli.sessions.whereabouts import open_place
 from dsh.cli.stream import notice
 from dsh.errors import DshError
 from dsh.persistence.backend import Backend, Packed
+from dsh.persistence.error import PackingUnsupported
 
 
 def pack(targets: Sequence[str], place: Place, scope: Scope) -> int:
@@ -35,6 +36,8 @@ def pack(targets: Sequence[str], place: Place, scope: Scope) -> int:
     for session_id in found:
         try:
             packed = backend.pack(session_id)
+        except PackingUnsupported as error:
+            return failed(error)
         except (DshError, OSError) as error:
             code = failed(error)
             continue

@@ -1,6 +1,7 @@
 """`dsh sessions pack`: fewer bytes, the same events, and nothing that somebody has open."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,10 @@ from dsh.cli.sessions.target import find_stored
 from dsh.cli.sessions.whereabouts import open_place
 from dsh.persistence.jsonl.frames import encode_frame
 from dsh.persistence.lock import OwnerLock
+from dsh.persistence.sqlite.backend import SqliteBackend
+from dsh.session.event import SessionEvent
+from dsh.session.header import SessionHeader
+from dsh.session.value import freeze
 from tests.cli.sessions.home import HOUR_S, Call, Home
 from tests.persistence.golden import line, step_start, text_row, turn_end, turn_start
 
@@ -109,6 +114,21 @@ def test_an_open_or_broken_one_is_told_and_the_others_are_packed(home: Home, cal
 
 def test_nothing_to_pack_is_said(home: Home, call: Call) -> None:
     assert call(lambda: pack([], HERE, Scope())) == (0, "", "no sessions to pack\n")
+
+
+def test_a_storage_that_cannot_pack_says_so_once(tmp_path: Path, home: Home, call: Call) -> None:
+    folder = tmp_path / "database"
+    folder.mkdir(mode=0o700)
+    backend = SqliteBackend(folder / "sessions.db")
+    for session_id in ("one", "two"):
+        header = SessionHeader(id=session_id, created_at=1, cwd=str(home.work))
+        backend.append(header, [SessionEvent("turn/start", 0, 1, freeze({"turn": 1}, "data"))])
+    backend.close()
+
+    told = call(lambda: pack([], Place(str(folder / "sessions.db")), Scope()))
+
+    assert told.code == 1 and told.out == ""
+    assert told.err.count("PACKING_UNSUPPORTED") == 1
 
 
 @pytest.mark.parametrize("target", ["nothing", ""])
