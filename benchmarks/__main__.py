@@ -90,7 +90,7 @@ def stream(bench: Bench) -> tuple[Stream, float]:
 def turns(bench: Bench) -> float:
     """How ten times the steps, each with a bash call, compare in CPU time."""
     none = bench.job("text-1")
-    few, many = bench.job(f"turns-{TURNS}", runs=3), bench.job(f"turns-{TURNS * 10}", runs=3)
+    few, many = bench.job(f"turns-{TURNS}"), bench.job(f"turns-{TURNS * 10}")
     return (many.cpu_s - none.cpu_s) / (few.cpu_s - none.cpu_s)
 
 
