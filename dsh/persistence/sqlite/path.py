@@ -57,7 +57,7 @@ def check_file(path: Path) -> os.stat_result | None:
     if found.st_uid != os.geteuid():
         raise UnsafePath(str(path), "the file belongs to another user", "keep sessions in one of yours")
     if found.st_mode & 0o077:
-        raise UnsafePath(str(path), "the file is open to others", f"take that away: chmod 600 {path}")
+        raise UnsafePath(str(path), "the file is open to others", f"if it holds sessions: chmod 600 {path}")
     return found
 
 
