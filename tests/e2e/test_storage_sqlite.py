@@ -172,11 +172,15 @@ def remove(database: Path) -> None:
 
 
 def replace(database: Path) -> None:
-    remove(database)
-    other = sqlite3.connect(database)
-    other.execute("CREATE TABLE mine (x)")
-    other.close()
-    database.chmod(0o600)
+    other = database.with_name("other.db")
+    made = sqlite3.connect(other)
+    made.execute("CREATE TABLE mine (x)")
+    made.close()
+    other.chmod(0o600)
+    other.replace(database)  # at once: the run looks at it at any time
+    for path in database.parent.glob("sessions.db-*"):
+        if path.is_file():
+            path.unlink()
 
 
 @pytest.mark.parametrize("change", [remove, replace])
