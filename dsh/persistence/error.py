@@ -64,7 +64,7 @@ class SessionCorruption(LogRefusal):
     """Committed data is invalid. The file is left exactly as it is."""
 
     _code = "CORRUPT_SESSION"
-    _hint = "the file was not changed; the raw text is still there to be read or repaired by hand"
+    _hint = "nothing was changed; what is stored is still there to be read or repaired by hand"
 
 
 class NotASessionLog(SessionCorruption):

@@ -5,12 +5,12 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
-from dsh.persistence.error import PersistenceError, SessionFileChanged
+from dsh.persistence.error import PersistenceError, SessionCorruption, SessionFileChanged
 from dsh.persistence.sqlite.backend import SqliteBackend
 from dsh.persistence.view import build_view
 from tests.persistence.sqlite.made import events_of, golden, log, stored, titled, view_of
@@ -71,6 +71,18 @@ def test_a_database_cut_anywhere_is_refused(tmp_path: Path, database: bytes) -> 
         path = put(tmp_path / "s.db", database[:length])
         assert looked_at(path), length
         assert path.read_bytes() == database[:length]
+
+
+def test_the_advice_on_a_damaged_row_fits_a_database(tmp_path: Path, database: bytes) -> None:
+    path = put(tmp_path / "s.db", database)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("UPDATE events SET data = '{' WHERE seq = 0")
+        db.commit()
+
+    with pytest.raises(SessionCorruption) as caught:
+        SqliteBackend(path).load("demo.1")
+
+    assert "nothing was changed" in caught.value.hint and "file" not in caught.value.hint
 
 
 def test_a_database_of_no_bytes_is_one_that_is_not_there_yet(tmp_path: Path) -> None:
