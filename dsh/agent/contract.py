@@ -40,6 +40,21 @@ class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
     """A positive integer up to 2^53-1."""
 
 
+class RunLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much an agent may do from its creation or resumption on. What is None has no limit.
+
+    Limits of steps and tokens act before the next `step/start`, that of time at once; each ends the turn as
+    `aborted` with `{kind: "hook", reason: "limit:steps|tokens|timeout"}` (`design.md` §10.2, §10.6).
+    """
+
+    steps: int | None = None
+    """Steps, retries not counted."""
+    tokens: int | None = None
+    """Tokens that providers reported, input and output of every attempt."""
+    duration_ms: int | None = None
+    """Wall time of its turns, each from its beginning to its end, in all."""
+
+
 class InboxView(Protocol):
     """What is waiting for an agent: prompts, one per turn, and input for the next step."""
 
@@ -106,6 +121,9 @@ class Agent(Protocol):
     def inject(self, message: Message) -> None:
         """Context for whenever the next step comes: `next-step`, does not wake."""
 
+    def continue_pending(self) -> bool:
+        """Wake the agent if something waits for it, as after a resume; answers whether something does."""
+
     def cancel(self, cause: CancelCause, *, keep_inbox: bool = False) -> None:
         """Stop the running turn, and drop what is queued unless `keep_inbox`. The first cause wins."""
 
@@ -149,6 +167,7 @@ class CreateAgent(msgspec.Struct, frozen=True, kw_only=True):
     delegation_depth: int | None = None
     agent_preset: str | None = None
     options: AgentOptions = AgentOptions()
+    limits: RunLimits = RunLimits()
     setup: Setup | None = None
     """Registers things through the agent's context before anybody can see the agent. Sends nothing."""
     signal: CancelToken | None = None
@@ -160,6 +179,7 @@ class ResumeAgent(msgspec.Struct, frozen=True, kw_only=True):
 
     session_id: str
     options: AgentOptions = AgentOptions()
+    limits: RunLimits = RunLimits()
     setup: Setup | None = None
     signal: CancelToken | None = None
 

@@ -97,6 +97,12 @@ class LoopAgent:
     def inject(self, message: Message) -> None:
         self.send(message, "next-step", wakeup=False)
 
+    def continue_pending(self) -> bool:
+        if not self.inbox.has_pending:
+            return False
+        self._wake(after_abort=False)
+        return True
+
     def _wake(self, *, after_abort: bool) -> None:
         phase = self._phase
         if isinstance(phase, Idle):

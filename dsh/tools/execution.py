@@ -1,6 +1,7 @@
 """One call on its way through the pipeline: what came in, what the body may do, what came out."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import msgspec
@@ -27,6 +28,8 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The outermost call this one serves; its own id when absent."""
     parent: object | None = None
     """The `token` of the call that made this one, for calls made by a tool."""
+    give_up: Callable[["asyncio.Task[Any]", str], None] | None = None
+    """Takes over the task of code that is waited for no longer, and the code's name: `tool bash`."""
 
     @property
     def session(self) -> Session | None:
