@@ -1,4 +1,4 @@
-"""Code that was given up after a cancellation: it may still be at work, at most until its agent ends."""
+"""Code that was given up after a cancellation or a deadline: it may still be at work, at most until its agent ends."""
 
 import asyncio
 from typing import Any
@@ -21,7 +21,7 @@ class Abandoned:
         """Take over a task that nobody waits for any more."""
         ctx = self._agent.ctx
         self.names.append(who)
-        ctx.logger.warning("%s did not end after the turn was cancelled; it was given up", who)
+        ctx.logger.warning("%s did not end when it was told to; it was given up", who)
         task.add_done_callback(retrieve)
 
         async def stop() -> None:

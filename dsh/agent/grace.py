@@ -30,7 +30,8 @@ class Grace:
 
     def __init__(self, signal: CancelToken, give_up: Callable[["asyncio.Task[Any]", str], None]) -> None:
         """`give_up` takes over the task of code that is waited for no longer, and the code's name."""
-        self._give_up = give_up
+        self.give_up = give_up
+        """Takes over a task that nobody waits for any more."""
         self._begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._end_s = 0.0
         signal.on_cancel(self._begin)
@@ -51,7 +52,7 @@ class Grace:
             task.cancel()
             raise
         if not task.done():
-            self._give_up(task, who)
+            self.give_up(task, who)
             raise NoOutcome(f"{who} did not end after the turn was cancelled")
         if task.cancelled():
             raise NoOutcome(f"{who} cancelled its own task")

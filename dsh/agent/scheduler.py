@@ -232,5 +232,6 @@ def _asked(block: Mapping[str, Any], scope: StepScope) -> _Asked:
         arguments_problem=parsed.problem,
         agent=scope.agent,
         signal=scope.signal,
+        give_up=scope.grace.give_up,
     )
     return _Asked(call, block["arguments"])

@@ -10,6 +10,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from dsh.tools.execution import ToolCall, ToolExecution, ToolResult
+    from dsh.tools.presentation import CallCard, Outcome, ResultCard
 
 Args = Mapping[str, Any]
 """Arguments of a call, as JSON from the model; a typed tool gets them validated."""
@@ -68,3 +69,7 @@ class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """`is_concurrency_safe(arguments)`: exactly True lets the call overlap with others."""
     resources: "Callable[[Any, ToolCall], Resources | None] | None" = None
     """`resources(arguments, call)`: what the call touches; None runs it alone. Decides over the above."""
+    present_call: "Callable[[Any], CallCard | None] | None" = None
+    """`present_call(arguments)`: what a display shows of the call. Pure; None shows the arguments."""
+    present_result: "Callable[[Any, Outcome], ResultCard | None] | None" = None
+    """`present_result(arguments, outcome)`: the same of its result, from what the log holds of it."""

@@ -7,7 +7,7 @@ agent's) it belongs to that scope and shadows inherited tools of the same name (
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -24,6 +24,9 @@ from dsh.tools.execution import ToolCall, ToolResult
 from dsh.tools.layer import Guard, Layer, Layers, Restriction
 from dsh.tools.pipeline import Invocation
 from dsh.tools.schema import check_schema
+
+if TYPE_CHECKING:
+    from dsh.tools.presentation import CallCard, Outcome, ResultCard
 
 TOOLS: "ServiceKey[ToolRegistry]" = ServiceKey("tools")
 
@@ -179,6 +182,29 @@ class ToolRegistry(Service):
         """Whether the call may overlap with any other at all."""
         return "exclusive" if self.resources(call) is None else "parallel"
 
+    # -- display ---------------------------------------------------------------------------------
+
+    def present_call(self, call: ToolCall) -> "CallCard | None":
+        """What a display may show of a call, live or from a log; None where its tool has nothing to say.
+
+        Never raises: an unknown tool, arguments that do not fit and a broken presenter have no card.
+        """
+        definition = self.get(call.name, call.agent)
+        if definition is None or definition.present_call is None:
+            return None
+        from dsh.tools.presentation import call_card  # a run without a display needs no cards
+
+        return call_card(definition.present_call, call.arguments)
+
+    def present_result(self, call: ToolCall, outcome: "Outcome") -> "ResultCard | None":
+        """The same of a call's result (`dsh.tools.presentation.outcome_of`, `outcome_in_log`)."""
+        definition = self.get(call.name, call.agent)
+        if definition is None or definition.present_result is None:
+            return None
+        from dsh.tools.presentation import result_card
+
+        return result_card(definition.present_result, call.arguments, outcome)
+
     # -- running ---------------------------------------------------------------------------------
 
     def begin(self, call: ToolCall) -> Invocation:
@@ -231,6 +257,9 @@ def _checked(found: Any) -> ToolDefinition:
         is_number = type(limit) in (int, float) and math.isfinite(limit)
         if not is_number or not 0 < limit <= MAX_TIMER_MS:
             raise refuse(f"timeout_ms must be a number from 1 to {MAX_TIMER_MS}, found {limit!r}")
+    for presenter in (found.present_call, found.present_result):
+        if presenter is not None and not callable(presenter):
+            raise refuse("present_call and present_result must be functions")
     check_schema(found.output.schema, where=f"output of tool {found.name!r}")
     try:
         parameters = freeze(found.parameters, "parameters")

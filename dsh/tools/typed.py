@@ -1,7 +1,7 @@
 """The short way to write a tool: declare parameters and output, get validated arguments."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -10,6 +10,9 @@ from dsh.tools.definition import TEXT_OUTPUT, Args, Blocks, Resources, ToolDefin
 from dsh.tools.dsl import Node, compile_parameters, compile_schema
 from dsh.tools.execution import ToolCall, ToolExecution, ToolResult
 from dsh.tools.schema import Schema, validate
+
+if TYPE_CHECKING:
+    from dsh.tools.presentation import CallCard, Outcome, ResultCard
 
 __all__ = ["TEXT_OUTPUT", "ToolOutput", "typed_tool"]
 
@@ -28,6 +31,8 @@ def typed_tool(
     resources: Touch | None = None,
     timeout_ms: float | msgspec.UnsetType | None = msgspec.UNSET,
     finalize_content: Callable[[ToolExecution, ToolResult], Blocks | None] | None = None,
+    present_call: "Callable[[Args], CallCard | None] | None" = None,
+    present_result: "Callable[[Args, Outcome], ResultCard | None] | None" = None,
 ) -> ToolDefinition:
     """A tool whose functions only ever see arguments that fit `parameters`.
 
@@ -46,6 +51,8 @@ def typed_tool(
         parameters: see `dsh.tools.dsl`.
         output: its schema may be written in the same language.
         concurrency_safe: True, or a function of the arguments: the call may overlap with others.
+        present_call, present_result: cards for displays (`dsh.tools.presentation`); arguments that do not fit
+            have none.
 
     Raises:
         JsonSchemaError: parameters or output schema leave the subset.
@@ -66,6 +73,8 @@ def typed_tool(
         timeout_ms=timeout_ms,
         is_concurrency_safe=typed.is_safe if concurrency_safe else None,
         resources=typed.resources if resources else None,
+        present_call=typed.presenter(present_call) if present_call else None,
+        present_result=typed.presenter(present_result) if present_result else None,
     )
 
 
@@ -91,6 +100,13 @@ class _Typed:
 
     def projection(self, function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         return lambda arguments, value: function(without_nulls(self._schema, arguments), value)
+
+    def presenter(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def present(arguments: Any, *outcome: Any) -> Any:
+            args = self._fitting(arguments)
+            return None if args is None else function(args, *outcome)
+
+        return present
 
     def _fitting(self, arguments: Any) -> Args | None:
         """The arguments, None where they do not fit."""
