@@ -4,6 +4,7 @@ from typing import Protocol
 
 from dsh.kernel import Context
 from dsh.session.log import Session
+from dsh.session.message import Message
 
 
 class AgentRef(Protocol):
@@ -18,3 +19,9 @@ class AgentRef(Protocol):
     @property
     def ctx(self) -> Context:
         """The agent's own context: what is registered through it ends with the agent."""
+
+
+class TellableAgent(AgentRef, Protocol):
+    """An agent that can be told something for whenever its next step comes."""
+
+    def inject(self, message: Message) -> None: ...

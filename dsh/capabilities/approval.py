@@ -5,7 +5,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from dsh.capabilities.agent import AgentRef
+from dsh.capabilities.agent import AgentRef, TellableAgent
 from dsh.errors import DshError
 from dsh.kernel import CancelToken, Event, ServiceKey
 from dsh.session.log import Session
@@ -15,8 +15,12 @@ APPROVAL_OUTCOMES: tuple[ApprovalOutcome, ...] = ("allowed-once", "rejected", "c
 ApprovalPolicy = Literal["ask", "never"]
 
 
+MESSAGE_OWNER = "user-approval"
+"""The `source.plugin` of the message that tells the model of a changed policy, as the original writes it."""
+
+
 class ApprovalError(DshError):
-    """A question that cannot be put, for instance outside a turn. Nothing was logged."""
+    """A question that cannot be put, or a policy that cannot be set. Nothing was logged."""
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -30,7 +34,7 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Approval(Protocol):
-    """The approval service (`spec/tools.md` §7)."""
+    """The approval service (`spec/tools.md` §7). What it grants holds for one call; nothing is remembered."""
 
     async def request(self, request: ApprovalRequest) -> ApprovalOutcome:
         """Log the question, decide, log the answer. Needs an open turn.
@@ -40,7 +44,16 @@ class Approval(Protocol):
         """
 
     def policy_of(self, session: Session | None) -> ApprovalPolicy:
-        """The session's last `approval/policy`, else the configured one."""
+        """The session's last `approval/policy`, else the configured one. A damaged one is `never`."""
+
+    def set_policy(self, agent: TellableAgent, policy: ApprovalPolicy) -> bool:
+        """Change the policy of a live agent's session: logged, and told to the model at its next step.
+
+        Answers whether anything changed; the policy that holds already is not logged again.
+
+        Raises:
+            ApprovalError: no such policy, or the agent has ended.
+        """
 
 
 APPROVAL: ServiceKey[Approval] = ServiceKey("approval")

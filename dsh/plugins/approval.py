@@ -6,10 +6,13 @@ from typing import Any
 import msgspec
 
 from dsh.agent.prompt import SYSTEM_PROMPT, PromptContext
+from dsh.agent.registry import AGENTS
+from dsh.capabilities.agent import TellableAgent
 from dsh.capabilities.approval import (
     APPROVAL,
     APPROVAL_OUTCOMES,
     APPROVAL_REQUEST,
+    MESSAGE_OWNER,
     ApprovalError,
     ApprovalOutcome,
     ApprovalPolicy,
@@ -17,11 +20,13 @@ from dsh.capabilities.approval import (
 )
 from dsh.kernel import Cancelled, CancelToken, Context, ScopeTarget
 from dsh.session.log import Session
+from dsh.session.message import user_message
 
 provide = [APPROVAL]
 
 SECTION = "approval:policy"
 SECTION_ORDER = 115
+CHANGED = "The approval policy of this session was changed."
 POLICY_TEXT: dict[ApprovalPolicy, str] = {
     "ask": (
         "Approval policy: ask. What needs an approval puts a question to whoever can answer it; "
@@ -52,6 +57,22 @@ class ApprovalService:
             return self._default
         asks = isinstance(event.data, dict) and event.data.get("policy") == "ask"
         return "ask" if asks else "never"
+
+    def set_policy(self, agent: TellableAgent, policy: ApprovalPolicy) -> bool:
+        agents = self._ctx.get(AGENTS)
+        if agents is not None and agents.get(agent.id) is not agent:
+            raise ApprovalError(f"agent {agent.id} has ended, its approval policy cannot be set")
+        if policy not in POLICY_TEXT:
+            raise ApprovalError(
+                f"{policy!r:.60} is no approval policy", hint=f"policies: {', '.join(POLICY_TEXT)}"
+            )
+        if policy == self.policy_of(agent.session):
+            return False
+        agent.session.append("approval/policy", {"policy": policy})
+        agent.inject(
+            user_message(f"{CHANGED} {POLICY_TEXT[policy]}", {"kind": "plugin", "plugin": MESSAGE_OWNER})
+        )
+        return True
 
     async def request(self, request: ApprovalRequest) -> ApprovalOutcome:
         session = request.agent.session
