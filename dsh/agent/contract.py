@@ -297,26 +297,49 @@ class ConfigStartFailed(msgspec.Struct, frozen=True, eq=False):
     error: BaseException
 
 
-AGENT_CREATED: Event[AgentSubject, None] = Event("agent/created", "emit")
+class _About(Protocol):
+    """A payload of an `agent/*` event: the agent is its scope."""
+
+    @property
+    def agent(self) -> Agent: ...
+
+
+def _agent(payload: _About) -> Agent:
+    return payload.agent
+
+
+AGENT_CREATED: Event[AgentSubject, None] = Event("agent/created", "emit", scoped=_agent)
 """A raise vetoes the publication."""
-AGENT_DISPOSED: Event[AgentSubject, None] = Event("agent/disposed", "emit", contained=True)
+AGENT_DISPOSED: Event[AgentSubject, None] = Event("agent/disposed", "emit", contained=True, scoped=_agent)
 """The agent has left the registry; its scope is undone."""
-AGENT_STATUS: Event[StatusChanged, None] = Event("agent/status", "emit", contained=True)
+AGENT_STATUS: Event[StatusChanged, None] = Event("agent/status", "emit", contained=True, scoped=_agent)
 """The agent began or ended to work."""
-AGENT_INBOX_INSERTED: Event[InboxChanged, None] = Event("agent/inbox/inserted", "emit", contained=True)
-"""A message waits for a turn or step."""
-AGENT_INBOX_DISCARDED: Event[InboxChanged, None] = Event("agent/inbox/discarded", "emit", contained=True)
-"""A waiting message was dropped and will reach no step."""
-AGENT_INBOX_CLAIMED: Event[InboxClaimed, None] = Event("agent/inbox/claimed", "emit", contained=True)
-AGENT_SESSION_START: Event[SessionStarted, None] = Event("agent/session-start", "emit", contained=True)
-AGENT_PRE_STEP: Event[PreStep, Awaitable[PreStepDecision]] = Event("agent/pre-step", "waterfall")
-AGENT_REQUEST: Event[RequestSeed, Awaitable[LlmCallConfig]] = Event("agent/request", "waterfall")
-AGENT_REQUEST_ERROR: Event[RequestFailed, Awaitable[RetryRequest | None]] = Event(
-    "agent/request-error", "waterfall"
+AGENT_INBOX_INSERTED: Event[InboxChanged, None] = Event(
+    "agent/inbox/inserted", "emit", contained=True, scoped=_agent
 )
-AGENT_TURN_STOPPING: Event[TurnStopping, None] = Event("agent/turn-stopping", "serial")
+"""A message waits for a turn or step."""
+AGENT_INBOX_DISCARDED: Event[InboxChanged, None] = Event(
+    "agent/inbox/discarded", "emit", contained=True, scoped=_agent
+)
+"""A waiting message was dropped and will reach no step."""
+AGENT_INBOX_CLAIMED: Event[InboxClaimed, None] = Event(
+    "agent/inbox/claimed", "emit", contained=True, scoped=_agent
+)
+AGENT_SESSION_START: Event[SessionStarted, None] = Event(
+    "agent/session-start", "emit", contained=True, scoped=_agent
+)
+AGENT_PRE_STEP: Event[PreStep, Awaitable[PreStepDecision]] = Event(
+    "agent/pre-step", "waterfall", scoped=_agent
+)
+AGENT_REQUEST: Event[RequestSeed, Awaitable[LlmCallConfig]] = Event(
+    "agent/request", "waterfall", scoped=_agent
+)
+AGENT_REQUEST_ERROR: Event[RequestFailed, Awaitable[RetryRequest | None]] = Event(
+    "agent/request-error", "waterfall", scoped=_agent
+)
+AGENT_TURN_STOPPING: Event[TurnStopping, None] = Event("agent/turn-stopping", "serial", scoped=_agent)
 """The turn has nothing left to do. A listener objects by steering the agent."""
-AGENT_ERROR: Event[AgentFailed, None] = Event("agent/error", "emit", contained=True)
+AGENT_ERROR: Event[AgentFailed, None] = Event("agent/error", "emit", contained=True, scoped=_agent)
 AGENT_CONFIG_START_FAILED: Event[ConfigStartFailed, None] = Event(
     "agent-loop/config-start-failed", "emit", contained=True
 )

@@ -99,5 +99,5 @@ class AssembleRequest(msgspec.Struct, eq=False):
 
 SYSTEM_PROMPT: ServiceKey[SystemPrompt] = ServiceKey("systemPrompt")
 SYSTEM_PROMPT_ASSEMBLE: Event[AssembleRequest, Awaitable[PromptAssembly]] = Event(
-    "system-prompt/assemble", "waterfall"
+    "system-prompt/assemble", "waterfall", scoped=lambda request: request.context.agent
 )

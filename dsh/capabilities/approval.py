@@ -57,5 +57,7 @@ class Approval(Protocol):
 
 
 APPROVAL: ServiceKey[Approval] = ServiceKey("approval")
-APPROVAL_REQUEST: Event[ApprovalRequest, Awaitable[ApprovalOutcome]] = Event("approval/request", "waterfall")
+APPROVAL_REQUEST: Event[ApprovalRequest, Awaitable[ApprovalOutcome]] = Event(
+    "approval/request", "waterfall", scoped=lambda request: request.agent
+)
 """Answerers wrap each other, in the scope of the asking agent; the end of the chain is `unavailable`."""

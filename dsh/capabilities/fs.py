@@ -242,11 +242,15 @@ class FsObserved(msgspec.Struct, frozen=True, eq=False):
     actor: FsActor
 
 
-FS_WRITE_INTENT: Event[FsIntent, Awaitable[FsWriteIntent | None]] = Event("fs/write-intent", "waterfall")
+FS_WRITE_INTENT: Event[FsIntent, Awaitable[FsWriteIntent | None]] = Event(
+    "fs/write-intent", "waterfall", scoped=lambda intent: intent.actor.agent
+)
 """Under which condition may this file be written? A listener that answers without calling next decides."""
 
-FS_EDIT_INTENT: Event[FsIntent, Awaitable[FsEditIntent | None]] = Event("fs/edit-intent", "waterfall")
+FS_EDIT_INTENT: Event[FsIntent, Awaitable[FsEditIntent | None]] = Event(
+    "fs/edit-intent", "waterfall", scoped=lambda intent: intent.actor.agent
+)
 """Which version may be edited? May raise `FsError`."""
 
-FS_OBSERVED: Event[FsObserved, None] = Event("fs/observed", "emit")
+FS_OBSERVED: Event[FsObserved, None] = Event("fs/observed", "emit", scoped=lambda seen: seen.actor.agent)
 """A file was seen, or seen to be missing. Listeners record synchronously; one that raises fails the call."""

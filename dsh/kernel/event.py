@@ -91,7 +91,7 @@ class EventTable:
 
     def __init__(self) -> None:
         self._lines: dict[str, _Line] = {}
-        self._declared: dict[str, Mode] = {}
+        self._declared: dict[str, Event[Any, Any]] = {}
         self._is_watched = False
 
     def add(self, name: str, hook: Hook) -> None:
@@ -132,9 +132,9 @@ class EventTable:
         Raises:
             KernelError: another declaration of the name says another mode.
         """
-        known = self._declared.setdefault(event.name, event.mode)
-        if known != event.mode:
-            raise KernelError(f"event {event.name!r} is declared as {event.mode} and as {known}")
+        known = self._declared.setdefault(event.name, event)
+        if known.mode != event.mode:
+            raise KernelError(f"event {event.name!r} is declared as {event.mode} and as {known.mode}")
 
     def check(self, event: "Event[Any, Any] | str", mode: Mode) -> str:
         """The event's name, if dispatching it in this mode is legal.
@@ -143,11 +143,12 @@ class EventTable:
             KernelError: the event is declared with another mode.
         """
         if isinstance(event, str):
-            name, declared = event, self._declared.get(event, mode)
+            name, known = event, self._declared.get(event)
+            declared = mode if known is None else known.mode
         else:
             name, declared = event.name, event.mode
             if name not in self._declared:
-                self._declared[name] = declared
+                self._declared[name] = event
         if declared != mode:
             raise KernelError(f"event {name!r} is dispatched by {declared}, not by {mode}")
         return name
@@ -156,6 +157,8 @@ class EventTable:
         self, event: "Event[Any, Any] | str", mode: Mode, payload: Any, subject: Subject | None
     ) -> str:
         name = self.check(event, mode)
+        if (declared := self._declared.get(name)) is not None and declared.scoped is not False:
+            _require_carrier(declared, payload, subject)
         if self._is_watched and not name.startswith("internal/"):
             self.emit(EVENT_DISPATCHED, Dispatch(mode, name, payload, subject), None)
         return name
@@ -247,6 +250,26 @@ def chain(name: str, hooks: Sequence[Hook], payload: P, inner: Callable[[], R]) 
         return following
 
     return step(0)()
+
+
+_NONE = object()
+
+
+def _require_carrier(event: "Event[Any, Any]", payload: Any, subject: Subject | None) -> None:
+    """Refuse to dispatch a scoped event without saying about whom, or for another than its payload names."""
+    key = getattr(subject, "key", _NONE)
+    if key is _NONE:
+        raise KernelError(
+            f"event {event.name!r} is scoped and is dispatched about nobody",
+            code="INVARIANT",
+            hint="give it subject=ScopeTarget(key), of None where it is about no scope",
+        )
+    if event.scoped is not True and callable(event.scoped) and (wanted := event.scoped(payload)) is not key:
+        raise KernelError(
+            f"event {event.name!r} is about {wanted!r} and is dispatched for the scope of {key!r}",
+            code="INVARIANT",
+            hint="the key of its ScopeTarget is what the payload is about",
+        )
 
 
 def report(owner: "EffectOwner", name: str, error: BaseException) -> None:

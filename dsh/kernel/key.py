@@ -1,5 +1,6 @@
 """Typed names: what a service is called and what it is, what an event is called and how it is dispatched."""
 
+from collections.abc import Callable
 from typing import Generic, Literal, TypeVar
 
 T = TypeVar("T")
@@ -31,16 +32,29 @@ class Event(Generic[P, R]):
     A `contained` emit calls every listener and logs what fails; only a broken invariant (an error with the
     code INVARIANT) still reaches the emitter, after all were called. Otherwise the first exception stops the
     dispatch and reaches the emitter.
+
+    A `scoped` event is about somebody, and listeners in a scope hear it only where it concerns that scope.
+    So each of its dispatches says about whom, as `subject=ScopeTarget(key)`: of any key where `scoped` is
+    True, of the key that the function finds in the payload where it is one. A dispatch without it, or for
+    another key, would reach the wrong listeners without a word; it is refused where it is made.
     """
 
-    __slots__ = ("contained", "mode", "name")
+    __slots__ = ("contained", "mode", "name", "scoped")
 
-    def __init__(self, name: str, mode: Mode, *, contained: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        mode: Mode,
+        *,
+        contained: bool = False,
+        scoped: Callable[[P], object | None] | bool = False,
+    ) -> None:
         if contained and mode != "emit":
             raise ValueError(f"event {name!r}: only emit can be contained, not {mode}")
         self.name = name
         self.mode = mode
         self.contained = contained
+        self.scoped = scoped
 
     def __repr__(self) -> str:
         return f"Event({self.name!r}, {self.mode!r})"

@@ -35,15 +35,15 @@ class DeltaAppended(Struct, frozen=True):
     """`session.event(seq)` makes its event, at a price."""
 
 
-SESSION_CREATED: Event[Session, None] = Event("session/created", "emit")
+SESSION_CREATED: Event[Session, None] = Event("session/created", "emit", scoped=True)
 """A session is live. A listener that raises vetoes it."""
-SESSION_EVENT: Event[Appended, None] = Event("session/event", "emit", contained=True)
+SESSION_EVENT: Event[Appended, None] = Event("session/event", "emit", contained=True, scoped=True)
 """An event is in the log, and it is no packed delta. Appending to the same session from here is refused."""
-SESSION_DELTA: Event[DeltaAppended, None] = Event("session/delta", "emit", contained=True)
+SESSION_DELTA: Event[DeltaAppended, None] = Event("session/delta", "emit", contained=True, scoped=True)
 """A packed delta of a stream is in the log. Told for every piece of a reply: each listener costs as often."""
-SESSION_DISPOSED: Event[Session, None] = Event("session/disposed", "emit", contained=True)
+SESSION_DISPOSED: Event[Session, None] = Event("session/disposed", "emit", contained=True, scoped=True)
 """An announced session has left the store."""
-SESSION_FLUSH: Event[Session, None] = Event("session/flush", "parallel")
+SESSION_FLUSH: Event[Session, None] = Event("session/flush", "parallel", scoped=True)
 """Make everything logged so far durable."""
 
 SESSIONS: "ServiceKey[SessionStore]" = ServiceKey("sessions")

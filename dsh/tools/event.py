@@ -67,13 +67,21 @@ class ToolsChanged(msgspec.Struct, frozen=True, eq=False):
     scope: object | None
 
 
-TOOLS_PRE_EXECUTE: Event[ToolExecution, Awaitable[PreDecision]] = Event("tools/pre-execute", "waterfall")
+TOOLS_PRE_EXECUTE: Event[ToolExecution, Awaitable[PreDecision]] = Event(
+    "tools/pre-execute", "waterfall", scoped=lambda execution: execution.agent
+)
 """May the call run? Answer `Allow`, `Deny` or `Ask`."""
-TOOLS_EXECUTE: Event[ToolExecution, Awaitable[ToolResult]] = Event("tools/execute", "waterfall")
+TOOLS_EXECUTE: Event[ToolExecution, Awaitable[ToolResult]] = Event(
+    "tools/execute", "waterfall", scoped=lambda execution: execution.agent
+)
 """Around the body of the tool."""
-TOOLS_POST_EXECUTE: Event[Settled, Awaitable[PostDecision]] = Event("tools/post-execute", "waterfall")
+TOOLS_POST_EXECUTE: Event[Settled, Awaitable[PostDecision]] = Event(
+    "tools/post-execute", "waterfall", scoped=lambda settled: settled.execution.agent
+)
 """Keep the result, replace it, or block it with feedback, before the model reads it."""
-TOOLS_RESULT: Event[Settled, None] = Event("tools/result", "emit", contained=True)
+TOOLS_RESULT: Event[Settled, None] = Event(
+    "tools/result", "emit", contained=True, scoped=lambda settled: settled.execution.agent
+)
 """The call is settled."""
 TOOLS_CHANGE: Event[ToolsChanged, None] = Event("tools/change", "emit")
 """A raising listener undoes the registration."""

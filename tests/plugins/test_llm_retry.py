@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from dsh.agent.contract import AGENT_REQUEST_ERROR, RequestFailed, RetryRequest
-from dsh.kernel import Cancelled, CancelToken, Context, ValidationError, resolve_config
+from dsh.kernel import Cancelled, CancelToken, Context, ScopeTarget, ValidationError, resolve_config
 from dsh.llm.adapter import DEFAULT_RETRYABLE_CODES, RetryPolicy
 from dsh.llm.failure import LlmFailure
 from dsh.llm.retry import policy_key
@@ -271,7 +271,8 @@ async def test_the_row_listens_and_its_disposal_ends_the_wait() -> None:
     fiber = ctx.plugin(llm_retry, {})
     await fiber
     failed = bench.failed(policy=RetryPolicy(initial_delay_ms=60_000, max_delay_ms=60_000))
-    waiting = asyncio.ensure_future(ctx.waterfall(AGENT_REQUEST_ERROR, failed, nobody))
+    subject = ScopeTarget(failed.agent)
+    waiting = asyncio.ensure_future(ctx.waterfall(AGENT_REQUEST_ERROR, failed, nobody, subject=subject))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     await fiber.dispose()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dsh.errors import CompositionError
-from dsh.kernel import Context
+from dsh.kernel import Context, ScopeTarget
 from dsh.plugins import approval, permission, sandbox_policy
 from dsh.session.header import SessionHeader
 from dsh.session.log import Session
@@ -45,7 +45,7 @@ async def test_a_fresh_session_gets_preset_mode_and_policy_in_this_order() -> No
     ctx = await mounted()
     session = fresh()
 
-    ctx.emit(SESSION_CREATED, session)
+    ctx.emit(SESSION_CREATED, session, subject=ScopeTarget(None))
 
     assert facts(session) == [
         ("permission/preset", {"preset": FULL}),
@@ -64,7 +64,7 @@ async def test_a_complete_log_gets_nothing() -> None:
         ("approval/policy", {"policy": "ask"}),
     )
 
-    ctx.emit(SESSION_CREATED, session)
+    ctx.emit(SESSION_CREATED, session, subject=ScopeTarget(None))
 
     assert facts(session) == []
     await ctx.dispose()
@@ -102,7 +102,7 @@ async def test_a_partly_set_log_gains_only_what_it_misses(
     ctx = await mounted()
     session = seeded(*seed)
 
-    ctx.emit(SESSION_CREATED, session)
+    ctx.emit(SESSION_CREATED, session, subject=ScopeTarget(None))
 
     assert facts(session) == added
     await ctx.dispose()
@@ -122,13 +122,13 @@ async def test_a_preset_with_the_same_pair_or_an_explicit_default_helps() -> Non
         {"presets": {"mine": {"sandbox": FULL, "approval": "ask", "description": "x"}}}, policy="ask"
     )
     session = fresh()
-    ctx.emit(SESSION_CREATED, session)
+    ctx.emit(SESSION_CREATED, session, subject=ScopeTarget(None))
     assert facts(session)[0] == ("permission/preset", {"preset": "mine"})
     await ctx.dispose()
 
     ctx = await mounted({"defaultPreset": FULL}, policy="ask")
     session = fresh()
-    ctx.emit(SESSION_CREATED, session)
+    ctx.emit(SESSION_CREATED, session, subject=ScopeTarget(None))
     assert facts(session)[2] == ("approval/policy", {"policy": "never"})
     await ctx.dispose()
 

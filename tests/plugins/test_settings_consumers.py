@@ -15,7 +15,7 @@ from dsh.capabilities.settings import SETTINGS, SettingsError
 from dsh.capabilities.settings_section import SettingsSection, install_settings_section
 from dsh.capabilities.shell import SHELL, ShellRequest
 from dsh.composition.environment import Environment
-from dsh.kernel import Context, FiberState
+from dsh.kernel import Context, FiberState, ScopeTarget
 from dsh.llm.registry import LLM, LLM_ADAPTERS_UPDATED
 from dsh.plugins import agent_default_model, approval, bash_local, permission, sandbox_policy, subprocess
 from dsh.plugins.settings.document import MemoryStore
@@ -308,7 +308,7 @@ async def permissions(
 
 def pinned(ctx: Context) -> str:
     session = Session(SessionHeader(id="s", created_at=0))
-    ctx.emit(SESSION_CREATED, session)
+    ctx.emit(SESSION_CREATED, session, subject=ScopeTarget(None))
     event = session.last("permission/preset")
     assert event is not None
     return str(event.data["preset"])
