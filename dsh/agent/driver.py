@@ -20,16 +20,18 @@ from dsh.agent.contract import (
     InboxChanged,
     InboxClaimed,
     InboxTarget,
+    RunLimits,
     StatusChanged,
 )
 from dsh.agent.failure import AgentBusyError
 from dsh.agent.inbox import Inbox
 from dsh.agent.initiator import initiating
+from dsh.agent.limits import Used
 from dsh.agent.phase import Idle, Maintenance, Phase, Running, status_of
 from dsh.agent.request import RequestBuilder
 from dsh.agent.runtime_context import RuntimeContext
 from dsh.agent.services import LoopServices
-from dsh.agent.turn import Turn, TurnParts
+from dsh.agent.turn import Ending, Turn, TurnParts
 from dsh.kernel import CancelToken, Context, Event, ScopeTarget
 from dsh.session.log import Session
 from dsh.session.message import Message
@@ -42,7 +44,13 @@ P = TypeVar("P")
 class LoopAgent:
     """One live agent. Implements `dsh.agent.contract.Agent`; the factory makes and ends it."""
 
-    def __init__(self, services: LoopServices, session: Session, options: AgentOptions) -> None:
+    def __init__(
+        self,
+        services: LoopServices,
+        session: Session,
+        options: AgentOptions,
+        limits: RunLimits = RunLimits(),  # noqa: B008 -- frozen
+    ) -> None:
         self.id = session.id
         self.session = session
         self.options = options
@@ -63,6 +71,7 @@ class LoopAgent:
             snapshots=RuntimeContext(session),
             requests=RequestBuilder(session, options),
             abandoned=self._abandoned,
+            run=Used(limits),
         )
         self._phase: Phase = Idle(session.last_turn)
         self._activity: asyncio.Future[object] | None = None
@@ -100,7 +109,8 @@ class LoopAgent:
     def continue_pending(self) -> bool:
         if not self.inbox.has_pending:
             return False
-        self._wake(after_abort=False)
+        phase = self._phase
+        self._wake(after_abort=not isinstance(phase, Idle) and phase.token.cancelled)
         return True
 
     def _wake(self, *, after_abort: bool) -> None:
@@ -125,8 +135,8 @@ class LoopAgent:
 
     async def _drive(self, phase: Running, turn: Turn) -> None:
         try:
-            while await turn.run() and self.inbox.has_pending:
-                phase.token, phase.step, phase.wake_requested = CancelToken(), 0, False
+            while self._goes_on(await turn.run(), phase, turn.returned):
+                phase.next_turn()
                 turn = Turn(self._parts, phase)
                 turn.open()
         except Exception as error:
@@ -135,6 +145,15 @@ class LoopAgent:
             self._set_phase(Idle(phase.turn))
         if phase.wake_requested and self.inbox.has_pending:
             self._wake(after_abort=False)
+
+    def _goes_on(self, ending: Ending, phase: Running, returned: frozenset[str]) -> bool:
+        """Whether the driver takes the next prompt up; one that waits again would only fail again."""
+        if phase.token.cancelled or not self.inbox.has_pending:
+            return False
+        if ending == "normal":
+            return True
+        following = (self.inbox.next_turn or self.inbox.next_step)[0]
+        return self._services.rules().on_failure == "continue" and following["id"] not in returned
 
     def _set_phase(self, phase: Phase) -> None:
         before, self._phase = self.status, phase
@@ -157,7 +176,7 @@ class LoopAgent:
             phase = self._phase
             if not isinstance(phase, Idle):
                 if not keep_inbox:
-                    phase.wake_requested = False
+                    phase.drop_queued()
                 phase.token.cancel(freeze(dict(cause), "cancel cause"))
 
     def run_maintenance(self, job: Callable[[CancelToken], Awaitable[T]]) -> Awaitable[T]:
@@ -188,6 +207,10 @@ class LoopAgent:
             self._wake(after_abort=False)
 
     # -- for the factory -------------------------------------------------------------------------
+
+    def recover(self) -> None:
+        """What the log lost between claim and entry, when it was cut, waits again."""
+        self.inbox.recover()
 
     def close(self) -> None:
         """First part of the agent's end: stop what runs, drop what waits, start nothing any more."""

@@ -55,7 +55,7 @@ class LoopFactory:
             agent_preset=request.agent_preset,
         )
         making = _Making(self, owner, request.signal)
-        return await making.run(session, request.options, request.setup, "startup", None)
+        return await making.run(session, request, "startup", None)
 
     async def resume(self, owner: Context, request: ResumeAgent) -> AgentHandle:
         _check_options(request.options)
@@ -75,7 +75,7 @@ class LoopFactory:
             loading.add_done_callback(_release_late)
             making.forget()
             raise
-        return await making.run(prepared.session, request.options, request.setup, "resume", prepared.release)
+        return await making.run(prepared.session, request, "resume", prepared.release)
 
 
 class _Making:
@@ -96,20 +96,19 @@ class _Making:
     async def run(
         self,
         session: Session,
-        options: AgentOptions,
-        setup: Setup | None,
+        request: CreateAgent | ResumeAgent,
         source: SessionStartSource,
         release: Callable[[], Awaitable[None]] | None,
     ) -> AgentHandle:
         self._release = release
         try:
             self.abort.raise_if_cancelled()
-            agent = self._agent = LoopAgent(self._services, session, options)
+            agent = self._agent = LoopAgent(self._services, session, request.options, request.limits)
             self._scope = await create_scope(self._services.ctx, agent)
             agent.ctx = self._scope.ctx
             self.abort.raise_if_cancelled()
-            if setup is not None:
-                await self._set_up(setup, agent.ctx)
+            if request.setup is not None:
+                await self._set_up(request.setup, agent.ctx)
             self._publish(agent, source)
         except BaseException:
             await self.dispose()
@@ -133,6 +132,8 @@ class _Making:
         self.abort.raise_if_cancelled()
         self._factory.agents.announce(agent)
         self.abort.raise_if_cancelled()
+        if source == "resume":
+            agent.recover()
         self._services.ctx.emit(
             AGENT_SESSION_START, SessionStarted(agent, source), subject=ScopeTarget(agent)
         )

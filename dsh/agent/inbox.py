@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from dsh.agent.contract import InboxTarget
-from dsh.session.inbox_fold import INBOX_SPLICED, fold_inbox
+from dsh.session.inbox_fold import INBOX_SPLICED, fold_inbox, unentered
 from dsh.session.log import Session
 from dsh.session.message import Message
 
@@ -103,19 +103,32 @@ class Inbox:
             self._claimed(message, turn)
         return claimed
 
+    def decided(self, messages: Sequence[Message]) -> None:
+        """Exactly these enter the step: what was claimed beside them is gone, by somebody's decision."""
+        kept = {message["id"] for message in messages}
+        self._out = [(source, out) for source, out in self._out if out["id"] in kept]
+
     def entered(self, message: Message) -> None:
         """A message is in the log as `user/message`: it cannot be put back any more."""
         self._out = [(source, out) for source, out in self._out if out["id"] != message["id"]]
 
-    def close_claim(self) -> None:
-        """The step has begun: what it did not take in is gone."""
-        self._out = []
+    def put_back(self) -> frozenset[str]:
+        """What was claimed and has not entered waits again, in its old place; answers the ids.
 
-    def put_back(self) -> None:
-        """What was claimed and has not entered waits again, in its old place."""
+        Raises:
+            SessionError: the log refuses a row; what was not put back then is gone.
+        """
         out, self._out = self._out, []
+        return self._return(out)
+
+    def recover(self) -> frozenset[str]:
+        """The same for a log that was cut between claim and entry; for a session that is resumed."""
+        return self._return(unentered(self._session))
+
+    def _return(self, out: Sequence[tuple[InboxTarget, Message]]) -> frozenset[str]:
         for target in _TARGETS:
             self.splice(target, 0, 0, [message for source, message in out if source == target])
+        return frozenset(message["id"] for _, message in out)
 
     def _find(self, message_id: str) -> tuple[InboxTarget, int] | None:
         for target in _TARGETS:

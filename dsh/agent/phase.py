@@ -22,6 +22,10 @@ class Maintenance:
     last_turn: int
     wake_requested: bool = False
 
+    def drop_queued(self) -> None:
+        """A cancel dropped what waits, so nobody is to be woken for it."""
+        self.wake_requested = False
+
 
 @dataclass(slots=True)
 class Running:
@@ -31,6 +35,16 @@ class Running:
     turn: int
     step: int = 0
     wake_requested: bool = False
+    drops_claimed: bool = False
+    """What the turn has claimed and not taken in is dropped when it ends, and does not wait again."""
+
+    def drop_queued(self) -> None:
+        """A cancel dropped what waits, so what the turn has claimed goes as well."""
+        self.wake_requested, self.drops_claimed = False, True
+
+    def next_turn(self) -> None:
+        """Another turn begins in the same driver."""
+        self.token, self.step, self.wake_requested, self.drops_claimed = CancelToken(), 0, False, False
 
 
 Phase = Idle | Maintenance | Running

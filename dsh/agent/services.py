@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from dsh.agent.limits import TurnRules
 from dsh.agent.prompt import SystemPrompt
 from dsh.kernel import Context
 from dsh.llm.registry import LlmRegistry
@@ -20,3 +21,5 @@ class LoopServices(msgspec.Struct, frozen=True, eq=False):
     prompt: SystemPrompt
     max_parallel_tool_calls: Callable[[], int]
     """Read when the calls of a message begin."""
+    rules: Callable[[], TurnRules] = TurnRules
+    """Read when a turn begins, and when one has failed."""

@@ -5,7 +5,7 @@ there (`spec/agent-loop.md` §7).
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from dsh.agent.contract import AGENT_REQUEST_ERROR, RequestFailed, RetryRequest
@@ -23,9 +23,15 @@ StepOutcome = Literal["completed", "max-tokens"]
 
 
 async def run_step(
-    scope: StepScope, assembly: PromptAssembly, requests: RequestBuilder
+    scope: StepScope,
+    assembly: PromptAssembly,
+    requests: RequestBuilder,
+    consumed: Callable[[Mapping[str, Any] | None], None],
 ) -> StepOutcome | None:
     """Run an open step to its end. None: the model still owes an answer to tool results.
+
+    Args:
+        consumed: told once per attempt what the provider reported of it, None where it reported nothing.
 
     Raises:
         LlmError: the model failed and nobody asked for a retry.
@@ -35,7 +41,10 @@ async def run_step(
     scope.signal.raise_if_cancelled()
     while True:
         attempt = _Attempt(scope, await requests.build(scope, assembly))
-        await attempt.receive()
+        try:
+            await attempt.receive()
+        finally:
+            consumed(attempt.reply.usage)
         if attempt.failure is None:
             break
         if not await attempt.may_be_repeated(attempt.failure):

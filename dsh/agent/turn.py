@@ -14,6 +14,7 @@ from dsh.agent.contract import (
     AGENT_TURN_STOPPING,
     Agent,
     AgentFailed,
+    CancelCause,
     EnterStep,
     InboxTarget,
     PreStep,
@@ -23,6 +24,7 @@ from dsh.agent.contract import (
 from dsh.agent.failure import failure_of
 from dsh.agent.grace import Grace
 from dsh.agent.inbox import Inbox
+from dsh.agent.limits import TurnBudget, Used
 from dsh.agent.phase import Running
 from dsh.agent.prompt import PromptAssembly, PromptContext
 from dsh.agent.request import RequestBuilder
@@ -36,6 +38,8 @@ from dsh.kernel.foreign import contained
 from dsh.session.message import Message
 
 End = Literal["completed", "max-tokens", "blocked"]
+Ending = Literal["normal", "failed"]
+"""How a turn ended that was not cancelled and has its `turn/end`: `failed` is error, blocked or empty."""
 
 
 class TurnParts(NamedTuple):
@@ -47,6 +51,8 @@ class TurnParts(NamedTuple):
     snapshots: RuntimeContext
     requests: RequestBuilder
     abandoned: Abandoned
+    run: Used
+    """What all turns together have used, against the limits of the run."""
 
 
 class Turn:
@@ -60,10 +66,13 @@ class Turn:
         self._signal = phase.token
         self._grace = Grace(phase.token, parts.abandoned.take)
         self._routes = TurnRoutes(parts.services.llm)
+        self._budget = TurnBudget(parts.run, parts.services.rules().limits, self._stop)
         self._number = 0
         """0 until `turn/start` is in the log."""
         self._claimed: tuple[Message, ...] = ()
         self._failure: Exception | None = None
+        self.returned: frozenset[str] = frozenset()
+        """Ids of the messages that were put back, as they did not enter their step."""
 
     def open(self) -> None:
         """Append `turn/start` and claim what enters. A failure waits for `run` to be told."""
@@ -71,35 +80,42 @@ class Turn:
             self._signal.raise_if_cancelled()
             self._start()
             self._signal.raise_if_cancelled()
+            self._budget.begin()
             self._claim("next-turn")
         except Exception as error:
             self._failure = error
 
-    async def run(self) -> bool:
-        """Run the opened turn to its `turn/end`. True: it ended normally, so the next prompt may follow.
+    async def run(self) -> Ending:
+        """Run the opened turn to its `turn/end`.
 
         Raises:
-            Exception: what ended the turn; it has been logged and told where the turn had begun.
+            Exception: nothing follows: the turn never began, was cancelled, or has no end in the log.
         """
-        if self._failure is not None and not self._number:
+        if not self._number:
+            assert self._failure is not None, "a turn that is opened has a number or a failure"
             raise self._failure
         try:
             if self._failure is not None:
                 raise self._failure
             end, is_normal = await self._steps()
         except BaseException as raised:
-            error = contained(raised, "the turn")
-            if self._signal.cancelled:
-                self._end({"kind": "aborted", "reason": self._signal.reason})
-            else:
-                self._report(self._number, error)
-                self._put_back()
-                self._end({"kind": "error", "error": failure_of(error).to_json()})
-            raise error  # noqa: B904 -- the same one, or made of it
+            self._fail(contained(raised, "the turn"))
+            return "failed"
         finally:
+            self._budget.end()
             self._routes.release()
         self._end({"kind": end})
-        return is_normal
+        return "normal" if is_normal else "failed"
+
+    def _fail(self, error: Exception) -> None:
+        """Log the end of a turn that was cancelled or has failed; a cancellation is raised again."""
+        if self._signal.cancelled:
+            self._put_back()
+            self._end({"kind": "aborted", "reason": self._signal.reason})
+            raise error
+        self._report(self._number, error)
+        self._put_back()
+        self._end({"kind": "error", "error": failure_of(error).to_json()})
 
     # -- boundaries ------------------------------------------------------------------------------
 
@@ -124,12 +140,21 @@ class Turn:
         payload = AgentFailed(self._agent, turn, self._phase.step, error)
         self._agent.ctx.emit(AGENT_ERROR, payload, subject=ScopeTarget(self._agent))
 
+    def _stop(self, cause: CancelCause) -> None:
+        """A limit is reached. What waits, and what was claimed, waits on."""
+        self._agent.cancel(cause, keep_inbox=True)
+
     def _claim(self, target: InboxTarget) -> None:
+        """Take what enters the next step, if the limits allow one."""
+        self._budget.check()
+        self._signal.raise_if_cancelled()
         self._claimed = self._inbox.claim(target, self._number)
 
     def _put_back(self) -> None:
+        if self._phase.drops_claimed:
+            return
         try:
-            self._inbox.put_back()
+            self.returned = self._inbox.put_back()
         except Exception as error:
             self._services.ctx.logger.error("claimed messages could not be put back: %s", error)
 
@@ -184,15 +209,16 @@ class Turn:
         self, scope: StepScope, assembly: PromptAssembly, messages: Sequence[Message]
     ) -> StepOutcome | None:
         at = {"turn": scope.turn, "step": scope.step}
+        self._inbox.decided(messages)
         self._session.append("step/start", at)
         self._phase.step = scope.step
+        self._budget.step_begins()
         try:
             for message in messages:
                 event = self._session.append("user/message", message, surface="append")
                 self._snapshots.entered(event.seq, event.data)
                 self._inbox.entered(event.data)
-            self._inbox.close_claim()
-            outcome = await run_step(scope, assembly, self._requests)
+            outcome = await run_step(scope, assembly, self._requests, self._budget.add_usage)
         except BaseException as raised:
             error = contained(raised, "the step")
             self._session.append("step/end", at)

@@ -15,13 +15,15 @@ from dsh.agent.contract import (
     ConfigStartFailed,
     CreateAgent,
     ResumeAgent,
+    RunLimits,
 )
 from dsh.agent.factory import LoopFactory
 from dsh.agent.invariant import guard
+from dsh.agent.limits import OnTurnFailure, TurnRules
 from dsh.agent.prompt import SYSTEM_PROMPT, PromptContext
 from dsh.agent.registry import AGENT_FACTORY, AGENTS
 from dsh.agent.services import LoopServices
-from dsh.capabilities.bounds import Amount, NonEmpty
+from dsh.capabilities.bounds import Amount, NonEmpty, TimerMs
 from dsh.capabilities.settings_section import install_settings_section
 from dsh.errors import CompositionError
 from dsh.kernel import Context
@@ -61,6 +63,14 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
     """Agents to start with the composition."""
     max_parallel_tool_calls: Amount = 10
     """How many tool bodies of one message may run at the same time."""
+    max_steps_per_turn: Amount | None = None
+    """How many steps one turn may have; unset: any number. Retries of a step do not count."""
+    max_tokens_per_turn: Amount | None = None
+    """How many tokens the model calls of one turn may report, input and output; looked at between steps."""
+    max_turn_ms: TimerMs | None = None
+    """How long one turn may take, in milliseconds; it is cancelled where it stands."""
+    on_turn_failure: OnTurnFailure = "park"
+    """`park` leaves the prompts behind a turn that failed waiting for the next wake; `continue` goes on."""
 
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, rename="camel"):
@@ -68,6 +78,22 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     max_parallel_tool_calls: Amount = 10
     """How many tool bodies of one message may run at the same time; read for each message."""
+    max_steps_per_turn: Amount | None = None
+    """How many steps one turn may have; read, like the rest, when a turn begins."""
+    max_tokens_per_turn: Amount | None = None
+    """How many tokens the model calls of one turn may report, input and output."""
+    max_turn_ms: TimerMs | None = None
+    """How long one turn may take, in milliseconds."""
+    on_turn_failure: OnTurnFailure = "park"
+    """Whether prompts behind a turn that failed wait (`park`) or get their turns (`continue`)."""
+
+    def rules(self) -> TurnRules:
+        limits = RunLimits(
+            steps=self.max_steps_per_turn,
+            tokens=self.max_tokens_per_turn,
+            duration_ms=self.max_turn_ms,
+        )
+        return TurnRules(limits=limits, on_failure=self.on_turn_failure)
 
 
 sections = {"agent-loop": Section}
@@ -76,10 +102,21 @@ sections = {"agent-loop": Section}
 def apply(ctx: Context, config: Config) -> None:
     _check_ids(config.agents)
     sessions, prompt = ctx.use(SESSIONS), ctx.use(SYSTEM_PROMPT)
-    entry = Section(max_parallel_tool_calls=config.max_parallel_tool_calls)
+    entry = Section(
+        max_parallel_tool_calls=config.max_parallel_tool_calls,
+        max_steps_per_turn=config.max_steps_per_turn,
+        max_tokens_per_turn=config.max_tokens_per_turn,
+        max_turn_ms=config.max_turn_ms,
+        on_turn_failure=config.on_turn_failure,
+    )
     section = install_settings_section(ctx, "agent-loop", Section, entry)
     services = LoopServices(
-        ctx, ctx.use(LLM), ctx.use(TOOLS), prompt, lambda: section.get().max_parallel_tool_calls
+        ctx,
+        ctx.use(LLM),
+        ctx.use(TOOLS),
+        prompt,
+        max_parallel_tool_calls=lambda: section.get().max_parallel_tool_calls,
+        rules=lambda: section.get().rules(),
     )
     ctx.use(AGENTS).set_factory(LoopFactory(services, sessions, ctx.use(AGENTS)))
     ctx.on(

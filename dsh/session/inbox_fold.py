@@ -91,6 +91,51 @@ def fold_inbox(session: Session) -> InboxLists:
     return lists
 
 
+_TAKEN_IN = ("request/header", "request/context", "request/digest", "assistant/chunk", "assistant/message")
+"""Rows that a step writes once all its messages are in."""
+
+
+def unentered(session: Session) -> list[tuple[InboxTarget, Message]]:
+    """What the last turn had claimed for a step when the log was cut, and where it came from.
+
+    Empty unless repair has closed that turn, and for what waits again already. A step that was cut among
+    its messages counts as one that would have taken in the rest.
+
+    Raises:
+        InvalidEvent: a stored splice does not fit.
+    """
+    begun, end = session.last("turn/start"), session.last("turn/end")
+    if begun is None or end is None or begun.seq > end.seq or end.data["reason"]["kind"] != "interrupted":
+        return []
+    first = session.header.seed_length or 0
+    lists, out = InboxLists(), list[tuple[InboxTarget, Message]]()
+    for event in session.select(INBOX_SPLICED, start=first):
+        if event.seq > begun.seq:
+            break
+        lists.apply(event.data)
+    for event in session.select(INBOX_SPLICED, "user/message", *_TAKEN_IN, start=begun.seq):
+        if event.type in _TAKEN_IN:
+            out = []
+        elif event.type == "user/message":
+            out = [(target, message) for target, message in out if message["id"] != event.data["id"]]
+        elif event.seq >= first:
+            out = _follow(out, lists, event.data)
+    return out
+
+
+def _follow(
+    out: list[tuple[InboxTarget, Message]], lists: InboxLists, data: Any
+) -> list[tuple[InboxTarget, Message]]:
+    """Carry out a splice; what it claims is out, what it inserts is out no more."""
+    there, start, removed = lists.check(data)
+    target: InboxTarget = data["target"]
+    if "outcome" not in data:
+        out = [*out, *((target, message) for message in there[start : start + removed])]
+    lists.apply(data)
+    back = {message["id"] for message in data["inserted"]}
+    return [(source, message) for source, message in out if message["id"] not in back]
+
+
 class ConsumedWork(Struct, frozen=True):
     """Whether a log did anything."""
 

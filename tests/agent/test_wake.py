@@ -32,11 +32,24 @@ async def test_cancel_right_after_a_waking_send_leaves_a_balanced_turn_without_a
     async with loop(text("done")) as it:
         agent = await it.agent()
         agent.followup(user_message("a"))
-        agent.cancel(USER, keep_inbox=True)
+        agent.cancel(USER)
         await agent.when_idle()
         assert short(agent.session) == "spliced turn/start spliced turn/end"
         assert ends(agent.session) == [{"kind": "aborted", "reason": {"kind": "user"}}]
-        assert not agent.inbox.has_pending, "a claimed message is not put back by a cancellation"
+        assert not agent.inbox.has_pending, "what was claimed is dropped like what was queued"
+
+
+@aio
+async def test_the_same_cancel_that_keeps_the_inbox_gives_the_claimed_message_back() -> None:
+    async with loop(text("done")) as it:
+        agent = await it.agent()
+        agent.followup(user_message("a"))
+        agent.followup(user_message("b"))
+        agent.cancel(USER, keep_inbox=True)
+        await agent.when_idle()
+        assert short(agent.session) == "spliced turn/start spliced spliced spliced turn/end"
+        assert it.statuses == ["running", "idle"], "nobody woke it"
+        assert [m["content"][0]["text"] for m in agent.inbox.next_turn] == ["a", "b"]  # type: ignore[typeddict-item]
 
 
 @aio
