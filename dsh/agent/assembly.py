@@ -11,7 +11,6 @@ from typing import TypeVar
 import msgspec
 
 from dsh.agent.failure import PromptError
-from dsh.agent.layer import Layers
 from dsh.agent.prompt import (
     IDENTITY_ORDER,
     PERSONA_ORDER,
@@ -26,6 +25,7 @@ from dsh.agent.prompt import (
     VariableValue,
 )
 from dsh.kernel import Context, Effect, ScopeTarget, Service
+from dsh.kernel.layer import Layers
 from dsh.session.message import ToolSchema
 from dsh.tools.registry import ToolRegistry
 

@@ -5,8 +5,8 @@ of a key is bound once; only who bound it can change it later.
 """
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
-from weakref import WeakKeyDictionary, ref
+from typing import ClassVar
+from weakref import ref
 
 from dsh.errors import KernelError
 from dsh.kernel.context import Context
@@ -20,7 +20,13 @@ class Link:
     __slots__ = ("__weakref__", "_key", "parent")
 
     def __init__(self, key: object, parent: object) -> None:
-        self._key = ref(key)
+        number, links = id(key), _Chains.links
+        try:
+            self._key = ref(key, lambda _: links.pop(number, None))
+        except TypeError:
+            raise KernelError(
+                f"a scope key is an object that can be weakly referenced, found {key!r}"
+            ) from None
         self.parent = parent
 
     def relink(self, parent: object) -> None:
@@ -38,7 +44,8 @@ class Link:
 class _Chains:
     """Who is below whom, over all trees of the process."""
 
-    links: ClassVar["WeakKeyDictionary[Any, Link]"] = WeakKeyDictionary()
+    links: ClassVar[dict[int, Link]] = {}
+    """By the identity of the key; a tie goes with its key."""
     version = 0
     """Grows with every change, so that a target knows when the chain it keeps is out of date."""
 
@@ -71,10 +78,10 @@ def bind_parent(key: object, parent: object) -> Link:
     Raises:
         KernelError: the key already has a parent, or would become its own ancestor.
     """
-    if key in _Chains.links:
+    if id(key) in _Chains.links:
         raise KernelError(f"scope {key!r} already has a parent")
     _refuse_cycle(key, parent)
-    link = _Chains.links[key] = Link(key, parent)
+    link = _Chains.links[id(key)] = Link(key, parent)
     _Chains.version += 1
     return link
 
@@ -88,7 +95,7 @@ def chain(key: object | None) -> Iterator[object]:
     """The key, its parent, and so on."""
     while key is not None:
         yield key
-        link = _Chains.links.get(key)
+        link = _Chains.links.get(id(key))
         key = None if link is None else link.parent
 
 
