@@ -89,7 +89,7 @@ def test_the_tie_of_a_key_goes_with_the_key() -> None:
 
 
 def test_a_key_that_cannot_be_weakly_referenced_is_refused() -> None:
-    with pytest.raises(KernelError, match="weakly referenced, which 'text'"):
+    with pytest.raises(KernelError, match="weakly referenced, found 'text'"):
         bind_parent("text", Key())
 
 
