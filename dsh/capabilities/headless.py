@@ -25,7 +25,8 @@ Flags:
   --              what follows is the task, even if it starts with a dash
 
 Exit code: 0 done, 1 the model or the agent failed, 2 wrong command line, 3 wrong composition,
-4 key missing or refused, 8 session not stored, 130 interrupted, 143 terminated.
+4 key missing or refused, 5 a limit reached, 8 session not stored, 124 out of time, 130 interrupted,
+143 terminated.
 
 Example: {EXAMPLE}
 """

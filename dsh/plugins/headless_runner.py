@@ -14,10 +14,11 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from dsh.agent.contract import Agent, AgentOptions, CancelCause, CreateAgent
+from dsh.agent.contract import Agent, AgentOptions, CancelCause, CreateAgent, RunLimits
 from dsh.agent.default_model import DEFAULT_MODEL, ModelSelection
 from dsh.agent.model_selection import SelectedModel
 from dsh.agent.registry import AGENT_FACTORY, AGENTS
+from dsh.capabilities.bounds import Amount, TimerMs
 from dsh.capabilities.launch import APP_EXIT, APP_INTERRUPT, APP_OUTPUT, BOOT, AppOutput, Interrupt
 from dsh.composition.home import home_label
 from dsh.errors import CredentialError, DshError
@@ -26,6 +27,8 @@ from dsh.kernel.foreign import contained
 from dsh.llm.failure import CREDENTIAL_CODES
 from dsh.session.chunk_run import ChunkRun
 from dsh.session.event import SessionEvent
+from dsh.session.inbox_fold import consumed_work
+from dsh.session.log import Session
 from dsh.session.message import text_of, user_message
 from dsh.session.store import SESSIONS
 
@@ -38,6 +41,14 @@ provide = [RUN]
 GRACE_S = 8.0
 """How long a cancelled agent may take to become idle; a tool body has 5 s of it (`design.md` §10.3)."""
 FAILED = 1
+AT_LIMIT = 5
+OUT_OF_TIME = 124
+_LIMITS = {
+    "limit:steps": ("steps", "maxSteps", "maxStepsPerTurn"),
+    "limit:tokens": ("tokens", "maxTokensTotal", "maxTokensPerTurn"),
+    "limit:timeout": ("time", "timeoutMs", "maxTurnMs"),
+}
+"""What a limit counts, and where it is set: in this row for the run, in row `agent-loop` for each turn."""
 HELD = "headless-runner is doing its task"
 """Why no edit of the composition may restart this row, or what it uses, before the end."""
 
@@ -47,6 +58,12 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
 
     task: str
     """What to do; the headless bundle takes it from `headlessStartup`."""
+    max_steps: Amount | None = None
+    """How many steps the run may have; unset: any number. Retries of a step do not count."""
+    max_tokens_total: Amount | None = None
+    """How many tokens its model calls may report, input and output; looked at between steps."""
+    timeout_ms: TimerMs | None = None
+    """How long its turns may take in all, in milliseconds; what runs then is cancelled where it stands."""
 
 
 class Outcome(NamedTuple):
@@ -78,6 +95,16 @@ def fold_outcome(entries: Iterable[SessionEvent | ChunkRun]) -> Outcome:
     return Outcome(text, reason, has_begun)
 
 
+def account(session: Session, first: int) -> Outcome:
+    """What the log came to from seq `first` on. A turn that did nothing does not cover up one that failed."""
+    outcome = fold_outcome(session.entries(first))
+    if outcome.reason is not None and outcome.reason["kind"] == "completed":
+        worked = consumed_work(session, first).end
+        if worked is not None:
+            return outcome._replace(reason=worked.data["reason"])
+    return outcome
+
+
 def judge(outcome: Outcome) -> tuple[int, str | None]:
     """The exit code, and the line for standard error where there is something to say."""
     reason = outcome.reason
@@ -95,7 +122,7 @@ def judge(outcome: Outcome) -> tuple[int, str | None]:
         case "blocked":
             return FAILED, "dsh: the task was refused before the model was asked"
         case kind:
-            return FAILED, f"dsh: the turn ended {kind}{_because(reason.get('reason'))}"
+            return _judge_cause(kind, reason.get("reason") or {})
 
 
 def _judge_error(error: dict[str, Any]) -> tuple[int, str]:
@@ -106,15 +133,22 @@ def _judge_error(error: dict[str, Any]) -> tuple[int, str]:
     return (CredentialError.exit_code if code in CREDENTIAL_CODES else FAILED), line
 
 
-def _because(cause: Any) -> str:
-    return f" ({cause.get('reason') or cause['kind']})" if cause else ""
+def _judge_cause(kind: str, cause: dict[str, Any]) -> tuple[int, str]:
+    name = cause.get("reason") or cause.get("kind")
+    if name in _LIMITS:
+        what, of_run, of_turn = _LIMITS[name]
+        code = OUT_OF_TIME if what == "time" else AT_LIMIT
+        where = f"headless-runner.{of_run}, agent-loop.{of_turn}"
+        return code, f"dsh: stopped at the limit of {what} ({where}); a higher one lets it go on"
+    because = f" ({name})" if name else ""
+    return (AT_LIMIT if str(name).startswith("limit:") else FAILED), f"dsh: the turn ended {kind}{because}"
 
 
 class Run:
     """The one task of this process, from the passed audit to the request for the end."""
 
-    def __init__(self, ctx: Context, task: str, grace_s: float) -> None:
-        self._ctx, self._task, self._grace_s = ctx, task, grace_s
+    def __init__(self, ctx: Context, task: str, limits: RunLimits, grace_s: float) -> None:
+        self._ctx, self._task, self._limits, self._grace_s = ctx, task, limits, grace_s
         self._output: AppOutput = ctx.use(APP_OUTPUT)
         self._agent: Agent | None = None
         self._interrupt: Interrupt | None = None
@@ -159,7 +193,7 @@ class Run:
         if not self._ctx.fiber.is_active:
             return None
         await sessions.flush(agent.session)
-        outcome = fold_outcome(agent.session.entries(first))
+        outcome = account(agent.session, first)
         self._output.answer(outcome.text + "\n")
         code, line = judge(outcome)
         if line is not None and self._interrupt is None:
@@ -172,6 +206,7 @@ class Run:
                 session_id=f"session-{uuid.uuid4()}",
                 cwd=str(Path.cwd()),
                 options=AgentOptions(provider=selection.provider, model=selection.model),
+                limits=self._limits,
                 setup=lambda ctx: _set_up(ctx, selection),
                 signal=self._token,
             )
@@ -219,12 +254,13 @@ def hold(ctx: Context) -> None:
 
 def apply(ctx: Context, config: Config) -> None:
     """Start the run. It waits for the boot audit before it does anything that can be seen."""
-    start(ctx, config.task)
+    limits = RunLimits(steps=config.max_steps, tokens=config.max_tokens_total, duration_ms=config.timeout_ms)
+    start(ctx, config.task, limits)
 
 
-def start(ctx: Context, task: str, *, grace_s: float = GRACE_S) -> None:
+def start(ctx: Context, task: str, limits: RunLimits, *, grace_s: float = GRACE_S) -> None:
     """Run `task` as an effect of `ctx`, and answer signals for it."""
-    run = Run(ctx, task, grace_s)
+    run = Run(ctx, task, limits, grace_s)
     ctx.provide(RUN, run)
     hold(ctx)
     ctx.on(APP_INTERRUPT, run.interrupt)

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from dsh.agent.contract import Agent, AgentHandle, CancelCause, CreateAgent, ResumeAgent
+from dsh.agent.contract import Agent, AgentHandle, CancelCause, CreateAgent, ResumeAgent, RunLimits
 from dsh.agent.default_model import DEFAULT_MODEL, ModelSelection
 from dsh.agent.registry import AgentRegistry
 from dsh.capabilities.launch import APP_EXIT, APP_INTERRUPT, APP_OUTPUT, BOOT, Interrupt
@@ -97,6 +97,7 @@ class World:
 
     def __init__(self, on_task: Step, *, warm_up: Step | None = None, delay_s: float = 0.0) -> None:
         self.deeds: list[tuple[str, object]] = []
+        self.config: dict[str, object] = {}
         self.root = root = Context()
         self._ready = asyncio.Event()
         self.over = asyncio.Event()
@@ -127,11 +128,11 @@ class World:
         self.deeds.append(("flush", session.length))
 
     async def mount(self) -> None:
-        await self.root.plugin(headless_runner, {"task": "do it"})
+        await self.root.plugin(headless_runner, {"task": "do it", **self.config})
 
     async def mount_impatient(self) -> None:
         def impatient(ctx: Context) -> None:
-            headless_runner.start(ctx, "do it", grace_s=0.05)
+            headless_runner.start(ctx, "do it", RunLimits(), grace_s=0.05)
 
         await self.root.plugin(impatient, inject=headless_runner.inject)
 
@@ -200,12 +201,21 @@ async def test_white_space_counts_as_text() -> None:
     assert ("stdout", " \n") in await World(turns(["x"], [" "])).run()
 
 
+def stopped(why: str) -> dict[str, Any]:
+    return {"kind": "aborted", "reason": {"kind": "hook", "reason": why}}
+
+
 @pytest.mark.parametrize(
     ("reason", "code", "words"),
     [
         ({"kind": "max-tokens"}, 1, "limit of output tokens"),
         ({"kind": "blocked"}, 1, "refused"),
-        ({"kind": "aborted", "reason": {"kind": "hook", "reason": "limit:steps"}}, 1, "limit:steps"),
+        (stopped("limit:steps"), 5, "limit of steps (headless-runner.maxSteps, agent-loop.maxStepsPerTurn)"),
+        (stopped("limit:tokens"), 5, "limit of tokens"),
+        (stopped("limit:timeout"), 124, "limit of time"),
+        (stopped("limit:repeat"), 5, "aborted (limit:repeat)"),
+        (stopped("ask:refused"), 1, "aborted (ask:refused)"),
+        ({"kind": "aborted", "reason": {"kind": "parent"}}, 1, "aborted (parent)"),
         (
             {"kind": "error", "error": {"message": "provider\nunavailable", "code": "SERVER"}},
             1,
@@ -237,6 +247,25 @@ async def test_only_completed_is_success_and_one_line_says_why(
     assert deeds[1] == ("stdout", "so far\n")
     assert words in str(deeds[2][1]) and "\n" not in str(deeds[2][1])
     assert deeds[3] == ("exit", code)
+
+
+@aio
+async def test_an_empty_turn_does_not_cover_up_one_that_failed() -> None:
+    async def failed_then_woken(agent: ScriptedAgent) -> None:
+        agent.turn(["so far"], reason={"kind": "max-tokens"})
+        agent.turn()
+
+    deeds = await World(failed_then_woken).run()
+    assert deeds[1] == ("stdout", "so far\n") and deeds[-1] == ("exit", 1)
+
+
+@aio
+async def test_the_limits_of_the_row_are_those_of_the_run() -> None:
+    world = World(turns(["x"]))
+    world.config = {"maxSteps": 3, "maxTokensTotal": 4000, "timeoutMs": 5000}
+    await world.run()
+    [request] = world.factory.requests
+    assert request.limits == RunLimits(steps=3, tokens=4000, duration_ms=5000)
 
 
 @aio
