@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from dsh.kernel import ServiceKey
+from dsh.session.error import SessionError
 from dsh.session.log import Session
 
 BaselineKind = Literal["none", "usage", "estimated"]
@@ -42,6 +43,18 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     """In model order. Shared and immutable."""
 
 
+class UnmeasurableLog(SessionError):
+    """A log breaks a rule that its measure stands on, at event `seq`."""
+
+    def __init__(self, session_id: str, seq: int, problem: str) -> None:
+        self.seq = seq
+        super().__init__(
+            f"session {session_id} cannot be measured: event {seq}: {problem}",
+            code="LOG_UNMEASURABLE",
+            hint=f"dsh sessions verify {session_id} tells what is wrong with the log",
+        )
+
+
 class TokenMeter(Protocol):
     """Measures live sessions. Costs as much as there are new events."""
 
@@ -49,7 +62,7 @@ class TokenMeter(Protocol):
         """The session as it stands.
 
         Raises:
-            SessionError: its log breaks a rule that the measure stands on; asked again it says so again.
+            UnmeasurableLog: its log breaks a rule that the measure stands on; asked again it says so again.
         """
 
 

@@ -55,6 +55,7 @@ BASE: dict[str, dict[str, Any]] = {
     "agent-default-model": {"config": {"provider": "deepseek-official", "model": "deepseek-v4-flash"}},
     "agent-loop": {"config": {"agents": []}},
     "system-prompt": {"config": {"persona": ""}},
+    "token-meter": {},
     "sandbox-policy": {"config": {"mode": MODE, "workspaceRoot": "cwd"}},
     "approval": {"config": {"policy": f"'never' if {MODE} == 'danger-full-access' else 'ask'"}},
     "permission": {

@@ -64,6 +64,7 @@ KEYS: dict[str, dict[str, Any]] = {
         "persona": "", "includeHarnessIdentity": True, "includeRuntimeContext": True, "toolOrder": None,
     },
     "timeout-policy": {"defaultTimeoutMs": 1_800_000},
+    "token-meter": {},
     "timer": {},
     "tool-bash": {"enableRunInBackground": True},
     "tool-fs": {

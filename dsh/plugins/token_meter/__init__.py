@@ -1,0 +1,24 @@
+"""Row `token-meter`: how large the next request of a session is, and the figures of its use of the model.
+
+The meter is the service `tokenMeter`. Where the row `session-projection` is there, the projections
+`tokenUsage`, `contextPressure` and `contextBreakdown` are folded too.
+"""
+
+import msgspec
+
+from dsh.capabilities.token_meter import TOKEN_METER
+from dsh.kernel import Context
+from dsh.plugins.token_meter.service import MeterService
+
+__all__ = ["Config", "apply", "inject", "provide"]
+
+inject: list[str] = []
+provide = [TOKEN_METER]
+
+
+class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
+    """The row has no options."""
+
+
+def apply(ctx: Context, config: Config) -> None:
+    MeterService(ctx)
