@@ -8,7 +8,7 @@ from typing import Protocol
 
 import msgspec
 
-from dsh.capabilities.agent import AgentRef
+from dsh.capabilities.agent import AgentRef, TellableAgent
 from dsh.errors import DshError
 from dsh.kernel import CancelToken, Effect, Event, ServiceKey
 
@@ -26,7 +26,7 @@ class CommandCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     command_id: str
     """`cmd-<8 hex>-<n>`, also in the log."""
-    agent: AgentRef
+    agent: TellableAgent
     raw_input: str
     """What stood after the name, as it was typed, white space in front included."""
     signal: CancelToken
@@ -80,7 +80,7 @@ class Commands(Protocol):
         """What an agent's person can call, by name; without an agent the global ones."""
 
     async def execute(
-        self, agent: AgentRef, line: str, *, signal: CancelToken | None = None
+        self, agent: TellableAgent, line: str, *, signal: CancelToken | None = None
     ) -> CommandOutcome:
         """Run `/name input`, logged as `command/run` and `command/done`. What a handler raises is a failure.
 

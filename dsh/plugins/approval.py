@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
+from dsh.agent.liveness import is_live
 from dsh.agent.prompt import SYSTEM_PROMPT, PromptContext
-from dsh.agent.registry import AGENTS
 from dsh.capabilities.agent import TellableAgent
 from dsh.capabilities.approval import (
     APPROVAL,
@@ -59,8 +59,7 @@ class ApprovalService:
         return "ask" if asks else "never"
 
     def set_policy(self, agent: TellableAgent, policy: ApprovalPolicy) -> bool:
-        agents = self._ctx.get(AGENTS)
-        if agents is not None and agents.get(agent.id) is not agent:
+        if not is_live(self._ctx, agent):
             raise ApprovalError(f"agent {agent.id} has ended, its approval policy cannot be set")
         if policy not in POLICY_TEXT:
             raise ApprovalError(
