@@ -1,5 +1,6 @@
 """Row `approval`: puts questions to whoever can answer, and logs question and answer."""
 
+import asyncio
 import uuid
 from typing import Any
 
@@ -19,8 +20,11 @@ from dsh.capabilities.approval import (
     ApprovalRequest,
 )
 from dsh.kernel import Cancelled, CancelToken, Context, ScopeTarget
+from dsh.kernel.foreign import contained, told
 from dsh.session.log import Session
 from dsh.session.message import user_message
+from dsh.tools.leftover import leave_with
+from dsh.unicode import valid
 
 provide = [APPROVAL]
 
@@ -81,7 +85,7 @@ class ApprovalService:
         if request.call_id is not None:
             question["callId"] = request.call_id
         if request.reason is not None:
-            question["reason"] = request.reason
+            question["reason"] = valid(request.reason)
         session.append("approval/asked", question)
         outcome = await self._decide(request)
         session.append("approval/decided", {"id": question["id"], "outcome": outcome})
@@ -92,28 +96,48 @@ class ApprovalService:
         if signal.cancelled:
             return "cancelled"
         if self.policy_of(request.agent.session) == "never":
+            self._ctx.logger.warning("%s needed an approval, refused by policy never", request.tool_name)
             return "rejected"
+        answering = asyncio.ensure_future(self._ask(request))
+        try:
+            answer = await signal.race(answering)
+        except Cancelled:
+            leave_with(self._ctx, answering, "an answerer of approvals")
+            return "cancelled"
+        except asyncio.CancelledError:
+            answering.cancel()
+            raise
+        return "cancelled" if _is_cancelled(signal) else answer
+
+    async def _ask(self, request: ApprovalRequest) -> ApprovalOutcome:
+        """What the answerers say; one that fails or says something else has not answered."""
 
         async def nobody() -> ApprovalOutcome:
+            self._ctx.logger.warning(
+                "%s needed an approval and nobody is there to give it", request.tool_name
+            )
             return "unavailable"
 
-        async def asked() -> object:
-            subject = ScopeTarget(request.agent)
-            return await self._ctx.waterfall(APPROVAL_REQUEST, request, nobody, subject=subject)
-
-        answer: object
+        subject = ScopeTarget(request.agent)
         try:
-            answer = await signal.race(asked())
-        except Exception as error:
-            answer = "unavailable"
-            if not (isinstance(error, Cancelled) and _is_cancelled(signal)):
-                self._ctx.logger.error("an answerer of approvals failed: %s", error, exc_info=error)
-        if _is_cancelled(signal):
-            return "cancelled"
+            answer: ApprovalOutcome = await self._ctx.waterfall(
+                APPROVAL_REQUEST, request, nobody, subject=subject
+            )
+        except BaseException as raised:
+            error = contained(raised, "an answerer of approvals")
+            stopped = isinstance(error, Cancelled) and request.signal is not None and request.signal.cancelled
+            if not stopped:
+                self._ctx.logger.error("an answerer of approvals failed: %s", told(error), exc_info=error)
+            return "unavailable"
+        return self._sound(answer)
+
+    def _sound(self, answer: object) -> ApprovalOutcome:
+        """The answer, if it is one."""
         for outcome in APPROVAL_OUTCOMES:
-            if answer == outcome:
+            if isinstance(answer, str) and answer == outcome:
                 return outcome
-        self._ctx.logger.error("an answerer of approvals answered %r, which is no outcome", answer)
+        found = repr(answer)[:60] if isinstance(answer, str) else f"a value of type {type(answer).__name__}"
+        self._ctx.logger.error("an answerer of approvals answered %s, which is no outcome", found)
         return "unavailable"
 
 

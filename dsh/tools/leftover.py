@@ -12,10 +12,19 @@ END_S = 1.0
 
 def leave_with(ctx: Context, task: "asyncio.Task[Any]", who: str) -> None:
     """Let the task go on until it ends by itself, at most until the context is disposed."""
-    task.add_done_callback(retrieve)
+    if not ctx.fiber.accepts_effects:
+        task.add_done_callback(retrieve)
+        task.cancel()
+        return
 
     async def stop() -> None:
         task.cancel()
         await asyncio.wait((task,), timeout=END_S)
 
-    ctx.effect(lambda: stop, f"abandoned {who}")
+    effect = ctx.effect(lambda: stop, f"abandoned {who}")
+
+    def ended(done: "asyncio.Task[Any]") -> None:
+        retrieve(done)
+        effect.release()
+
+    task.add_done_callback(ended)
