@@ -4,19 +4,21 @@ The *log price* counts UTF-16 units, four to a token: what `shadowedTokenCount` 
 reader of a log comes to the same number (`spec/tools.md` §8). The *weight* counts UTF-8 bytes; an estimate in
 tokens is a weight over a number of bytes that is learned from what a provider reports. A Chinese character is
 one unit and three bytes, and that is why only weights decide.
+
+Both are defined for whatever a log that opens may hold: a block of an unknown kind counts as its JSON.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from dsh.session.message import Message
 from dsh.session.value import JsonValue, encode
 
-_UNITS_PER_TOKEN = 4
-_FRAME = 4
+FRAME = 4
 """Tokens that a block, a message, a system text and a list of tools cost beside their text."""
 FRAME_BYTES = 14
 """Bytes that stand for what a provider puts around a message, a call and a result."""
+_UNITS_PER_TOKEN = 4
 
 
 def utf16_length(text: str) -> int:
@@ -34,12 +36,22 @@ def utf8_length(text: str) -> int:
 
 def log_price(message: Message) -> int:
     """What a message costs according to the log format, in tokens."""
-    return log_price_of_blocks(message["content"]) + _FRAME
+    return log_price_of_blocks(message["content"]) + FRAME
 
 
 def log_price_of_blocks(blocks: Iterable[Mapping[str, Any]]) -> int:
     """What blocks cost according to the log format, in tokens, without the message around them."""
-    return sum(map(_log_price_of_block, blocks))
+    return _sum(blocks, _log_price_of_block, FRAME)
+
+
+def log_price_of_system(system: str | None) -> int:
+    """What the system text of a canonical request header costs according to the log format."""
+    return _quarter(system) + FRAME if system else 0
+
+
+def log_price_of_tools(tools: Sequence[JsonValue] | None) -> int:
+    """What the tools of a canonical request header cost according to the log format."""
+    return _quarter(encode(tools).decode()) + FRAME if tools else 0
 
 
 def log_price_of_header(header: Mapping[str, Any] | None) -> int:
@@ -49,25 +61,12 @@ def log_price_of_header(header: Mapping[str, Any] | None) -> int:
     return log_price_of_system(header.get("system")) + log_price_of_tools(header.get("tools"))
 
 
-def log_price_of_system(system: str | None) -> int:
-    """The part of a header's price that is its system text."""
-    return _quarter(system) + _FRAME if system else 0
-
-
-def log_price_of_tools(tools: Sequence[JsonValue] | None) -> int:
-    """The part of a header's price that is its tools."""
-    return _quarter(_json(tools)) + _FRAME if tools else 0
-
-
-def _log_price_of_block(block: Mapping[str, Any]) -> int:
-    match block.get("type"):
-        case "text" | "reasoning":
-            return _quarter(block["text"]) + _FRAME
-        case "tool-call":
-            return _quarter(block["name"]) + _quarter(block["arguments"]) + _FRAME
-        case "tool-result":
-            return log_price_of_blocks(block["content"]) + _FRAME
-    return _FRAME + _quarter(_json(block))
+def _log_price_of_block(block: JsonValue) -> int:
+    if (text := _text(block)) is not None:
+        return _quarter(text) + FRAME
+    if (call := _call(block)) is not None:
+        return _quarter(call[0]) + _quarter(call[1]) + FRAME
+    return _quarter(encode(block).decode()) + FRAME
 
 
 def _quarter(text: str) -> int:
@@ -84,7 +83,12 @@ def weight(message: Message) -> int:
 
 def weight_of_blocks(blocks: Iterable[Mapping[str, Any]]) -> int:
     """What blocks weigh, in bytes, without the message around them."""
-    return sum(map(_weight_of_block, blocks))
+    return _sum(blocks, _weight_of_block, FRAME_BYTES)
+
+
+def weight_of_call(name: str, arguments_bytes: int) -> int:
+    """What a tool call weighs whose arguments are so many bytes."""
+    return utf8_length(name) + arguments_bytes + FRAME_BYTES
 
 
 def weight_of_header(header: Mapping[str, Any] | None) -> int:
@@ -96,21 +100,47 @@ def weight_of_header(header: Mapping[str, Any] | None) -> int:
     return heavy + (len(encode(tools)) if tools else 0)
 
 
-def weight_of_call(name: str, arguments_bytes: int) -> int:
-    """What a tool call weighs whose arguments are so many bytes."""
-    return utf8_length(name) + arguments_bytes + FRAME_BYTES
-
-
-def _weight_of_block(block: Mapping[str, Any]) -> int:
-    match block.get("type"):
-        case "text" | "reasoning":
-            return utf8_length(block["text"])
-        case "tool-call":
-            return weight_of_call(block["name"], utf8_length(block["arguments"]))
-        case "tool-result":
-            return weight_of_blocks(block["content"]) + FRAME_BYTES
+def _weight_of_block(block: JsonValue) -> int:
+    if (text := _text(block)) is not None:
+        return utf8_length(text)
+    if (call := _call(block)) is not None:
+        return weight_of_call(call[0], utf8_length(call[1]))
     return len(encode(block))
 
 
-def _json(value: JsonValue) -> str:
-    return encode(value).decode()
+# -- blocks ----------------------------------------------------------------------------------------
+
+
+def _sum(blocks: Iterable[JsonValue], measure: Callable[[JsonValue], int], frame: int) -> int:
+    """The sum over blocks; a tool result counts as what is in it, and its frame."""
+    total = 0
+    waiting = list(blocks)
+    while waiting:
+        block = waiting.pop()
+        if (inner := _inner(block)) is None:
+            total += measure(block)
+        else:
+            total += frame
+            waiting.extend(inner)
+    return total
+
+
+def _text(block: JsonValue) -> str | None:
+    if not isinstance(block, dict) or block.get("type") not in ("text", "reasoning"):
+        return None
+    text = block.get("text")
+    return text if isinstance(text, str) else None
+
+
+def _call(block: JsonValue) -> tuple[str, str] | None:
+    if not isinstance(block, dict) or block.get("type") != "tool-call":
+        return None
+    name, arguments = block.get("name"), block.get("arguments")
+    return (name, arguments) if isinstance(name, str) and isinstance(arguments, str) else None
+
+
+def _inner(block: JsonValue) -> Sequence[JsonValue] | None:
+    if not isinstance(block, dict) or block.get("type") != "tool-result":
+        return None
+    content = block.get("content")
+    return content if isinstance(content, list | tuple) else None

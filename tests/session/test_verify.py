@@ -434,6 +434,10 @@ def test_what_opens_closes_once(kinds: tuple[str, ...], findings: list[tuple[str
     assert codes(events) == [(level, code, first + offset) for level, code, offset in findings]
 
 
+PRICE = 10 + 23
+"""Of what `compacted` replaces: the prompt, 2 tokens of text in 2 frames; the reply, 3 + 2 * 2 in 4."""
+
+
 def compacted(**changes: Any) -> Events:
     """The log with a compaction after its turn that takes the place of prompt and first reply."""
     events = body()
@@ -442,7 +446,7 @@ def compacted(**changes: Any) -> Events:
     ids = {"compactionId": "k1"}
     insert(events, start, "compaction/start", {**ids, "turn": None, **changes.get("start", {})})
     span = {"shadowedRange": {"start": shadowed[0], "end": shadowed[1]}, "shadowedSeqs": shadowed}
-    route = {"shadowedTokenCount": 9, **CONFIG}
+    route = {"shadowedTokenCount": PRICE, **CONFIG}
     text = [{"type": "text", "text": "short"}]
     summary = {**ids, "summary": text, **span, **route, **changes.get("summary", {})}
     insert(events, start + 1, "compaction/summary", summary)
@@ -470,12 +474,21 @@ def test_a_compaction_that_is_as_it_should_be() -> None:
         ({"summary": {"compactionId": "k2"}}, "IRREGULAR", 1),
         ({"summary": {"sourceCommandId": "cmd-1"}}, "IRREGULAR", 1),
         ({"summary": {"shadowedSeqs": [0, 4]}}, "COMPACTION", 2),
+        ({"summary": {"shadowedSeqs": [4]}}, "COMPACTION", 1),
+        ({"summary": {"shadowedSeqs": []}}, "COMPACTION", 1),
         ({"end": {"turn": 1}}, "IRREGULAR", 3),
         ({"end": {"compactionId": "k2"}}, "IRREGULAR", 3),
     ],
 )
 def test_a_compaction_that_does_not_fit_together(changes: dict[str, Any], code: str, offset: int) -> None:
     assert codes(compacted(**changes)) == [("error", code, len(body()) + offset)]
+
+
+@pytest.mark.parametrize("stated", [0, PRICE - 1, PRICE + 1])
+def test_a_price_that_is_not_the_one_of_what_is_replaced_is_a_warning(stated: int) -> None:
+    events = compacted(summary={"shadowedTokenCount": stated})
+
+    assert codes(events) == [("warning", "SHADOW_PRICE", len(body()) + 1)]
 
 
 def test_a_checkpoint_that_nothing_prices_is_a_warning() -> None:

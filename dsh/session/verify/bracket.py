@@ -7,8 +7,10 @@ An opening that a dead process left behind is no fault of the log: nobody closes
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from dsh.session.derive import project
 from dsh.session.error import InvalidEvent
-from dsh.session.event import SessionEvent
+from dsh.session.estimate import log_price
+from dsh.session.event import SURFACE_TYPES, SessionEvent
 from dsh.session.inbox_fold import INBOX_SPLICED, InboxLists
 from dsh.session.value import safe_int
 from dsh.session.verify.finding import Findings, quoted
@@ -72,6 +74,8 @@ class Compactions:
         self._findings = findings
         self._lookup = lookup
         self._open: int | None = None
+        self._nodes: list[int] = []
+        """What the model sees, by seq."""
 
     def see(self, event: SessionEvent) -> None:
         """Take the next event."""
@@ -80,19 +84,30 @@ class Compactions:
                 self._open = event.seq
             case "compaction/end" | "session/end-seed":
                 self._open = None
-            case "user/message" | "tool/result" if event.surface != "append":
-                self._check_replacement(event)
+            case kind if kind in SURFACE_TYPES:
+                self._join(event)
 
     def finish(self) -> None:
         """The log ends."""
         if self._open is not None:
             self._findings.warning("BRACKET_OPEN", self._open, "compaction/start has no compaction/end")
 
-    def _check_replacement(self, event: SessionEvent) -> None:
+    def _join(self, event: SessionEvent) -> None:
+        surface: Any = event.surface
+        if surface == "append":
+            self._nodes.append(event.seq)
+            return
+        first = self._nodes.index(surface["start"])
+        last = self._nodes.index(surface["end"], first)
+        shadowed = self._nodes[first : last + 1]
+        self._nodes[first : last + 1] = [event.seq]
+        self._check_replacement(event, shadowed)
+
+    def _check_replacement(self, event: SessionEvent, shadowed: list[int]) -> None:
         """What takes other events' place is priced by the event before it, which names them too."""
         if event.type == "tool/result":
             wanted = "compaction/prune"
-        elif event.data["source"].get("plugin") == "compact":
+        elif event.type == "user/message" and event.data["source"].get("plugin") == "compact":
             wanted = "compaction/summary"
         else:
             return  # instructions and the like that are brought up to date in their place
@@ -107,6 +122,23 @@ class Compactions:
         if missing:
             said = f"{event.type} does not cite event {min(missing)}, which {wanted} says it replaces"
             self._findings.error("COMPACTION", event.seq, said)
+            return
+        self._check_price(meter, shadowed)
+
+    def _check_price(self, meter: SessionEvent, shadowed: list[int]) -> None:
+        """The price is that of exactly what is replaced: readers subtract it without looking."""
+        named = _field(meter.data, "shadowedSeqs")
+        if not isinstance(named, list | tuple) or sorted(map(_whole, named)) != sorted(shadowed):
+            next_one = meter.seq + 1
+            said = f"{meter.type} names events {quoted(named)}, event {next_one} replaces {quoted(shadowed)}"
+            self._findings.error("COMPACTION", meter.seq, said)
+            return
+        messages = (project(self._lookup(seq)) for seq in shadowed)
+        price = sum(log_price(message) for message in messages if message is not None)
+        stated = _field(meter.data, "shadowedTokenCount")
+        if stated != price:
+            said = f"{meter.type} prices what is replaced at {quoted(stated)} tokens, it comes to {price}"
+            self._findings.warning("SHADOW_PRICE", meter.seq, said)
 
 
 class InboxSplices:
@@ -125,6 +157,11 @@ class InboxSplices:
                 self._lists.apply(event.data)
             except InvalidEvent as error:
                 self._findings.error("INBOX", event.seq, error.message)
+
+
+def _whole(value: object) -> int:
+    whole = safe_int(value)
+    return -1 if whole is None else whole
 
 
 def _field(data: Any, key: str) -> Any:
