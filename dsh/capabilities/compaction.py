@@ -7,7 +7,7 @@ import msgspec
 
 from dsh.capabilities.agent import AgentRef
 from dsh.errors import DshError
-from dsh.kernel import ServiceKey
+from dsh.kernel import CancelToken, ServiceKey
 from dsh.session.log import Session
 
 
@@ -33,10 +33,16 @@ class Compacted(msgspec.Struct, frozen=True):
 class Compaction(Protocol):
     """The compaction service (`spec/tools.md` §9)."""
 
-    def compact_now(self, agent: AgentRef, *, command_id: str | None = None) -> Awaitable[Compacted | None]:
+    def compact_now(
+        self, agent: AgentRef, *, command_id: str | None = None, signal: CancelToken | None = None
+    ) -> Awaitable[Compacted | None]:
         """Summarise everything but the end of an idle agent's history, as maintenance, and flush.
 
         None: there is nothing to summarise; nothing was written.
+
+        Args:
+            command_id: of the command that asked for it, for the log.
+            signal: ends it, as a cancellation of the agent does.
 
         Raises:
             CompactionError: with one of its codes.

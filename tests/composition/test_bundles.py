@@ -56,6 +56,8 @@ BASE: dict[str, dict[str, Any]] = {
     "agent-loop": {"config": {"agents": []}},
     "system-prompt": {"config": {"persona": ""}},
     "token-meter": {},
+    "compaction-basic": {},
+    "tool-result-pruner": {"config": {"thresholdChars": 8192, "headChars": 4096, "tailChars": 1024}},
     "sandbox-policy": {"config": {"mode": MODE, "workspaceRoot": "cwd"}},
     "approval": {"config": {"policy": f"'never' if {MODE} == 'danger-full-access' else 'ask'"}},
     "permission": {

@@ -26,6 +26,12 @@ KEYS: dict[str, dict[str, Any]] = {
     "approval": {"policy": "ask"},
     "bash-local": SHELL,
     "bash-sandbox": SHELL,
+    "command-compact": {},
+    "compaction-basic": {
+        "thresholdRatio": 0.8, "retainRatio": 0.16, "retainTokens": None, "summarizationProvider": "",
+        "summarizationModel": "", "modelPolicies": [], "auto": True, "maxTokens": 8192, "compactionRetries": 1,
+        "maxOverflowRetries": 1,
+    },
     "credentials": {"watch": True, "debounceMs": 100},
     "fs-local": FILES,
     "fs-observation-policy": {},
@@ -75,6 +81,7 @@ KEYS: dict[str, dict[str, Any]] = {
         "grepMaxLineBytes": 2_000, "searchMetaMaxBytes": 65_536, "rawOutputMaxBytes": 20_000_000,
         "graceMs": 3_000, "stderrMaxBytes": 65_536, "timeoutMs": 30_000,
     },
+    "tool-result-pruner": {"thresholdChars": 8192, "headChars": 4096, "tailChars": 1024},
     "tools": {"mode": "native", "maxParallelSubCalls": 10},
 }  # fmt: skip
 """The original's keys; ours come on top where a row has more. `REQUIRED` has no default."""

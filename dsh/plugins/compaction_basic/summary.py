@@ -1,0 +1,172 @@
+"""The model call that writes a summary: what is asked, and which answers count.
+
+The request begins with the very bytes of the session's last one (system text, tools, messages), so that the
+provider's cache holds; the instruction comes last (`spec/tools.md` §9).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from dsh.agent.transcript import answered
+from dsh.errors import DshError
+from dsh.kernel import Cancelled, CancelToken, ScopeTarget
+from dsh.llm.auxiliary import Answer, ask
+from dsh.llm.registry import LlmRegistry
+from dsh.llm.request import LlmCallConfig, LlmRequest
+from dsh.plugins.compaction_basic.config import Policy
+from dsh.plugins.compaction_basic.instruction import instruction
+from dsh.plugins.compaction_basic.span import Span
+from dsh.session.log import Session
+from dsh.session.message import ToolSchema
+
+T = TypeVar("T")
+
+GRACE_S = 2.0
+"""How long a call may go on after its cancellation; less than the loop gives its listeners."""
+THINKING_TOKENS = {"off": 0, "low": 4_096, "medium": 8_192, "high": 16_384}
+"""What an effort may use of a reply's tokens before the first word of the summary."""
+MOST_THINKING_TOKENS = 32_768
+"""The same for an effort that is none of those."""
+
+
+class SummaryError(DshError):
+    """The model gave no summary that could take the place of anything."""
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """A summary and what there is to tell of its making."""
+
+    blocks: Sequence[Mapping[str, Any]]
+    """Its text blocks, none of them blank."""
+    raw_output: Sequence[Mapping[str, Any]]
+    """Everything the model said."""
+    provider: str
+    model: str
+    max_tokens: int
+    usage: Mapping[str, Any] | None
+
+
+class Summarizer:
+    """Makes the calls. Has no state of its own."""
+
+    def __init__(self, llm: LlmRegistry) -> None:
+        self._llm = llm
+
+    async def summarize(
+        self, session: Session, span: Span, target: LlmCallConfig, policy: Policy, call: "Call"
+    ) -> Summary:
+        """A summary of a beginning of the history.
+
+        Args:
+            target: the model that works on the task, and with which effort.
+
+        Raises:
+            SummaryError: the answer is none.
+            LlmError: the call failed, repeated as its route's policy says.
+            Cancelled: the call's signal.
+        """
+        config = self._config(target, policy)
+        header: Mapping[str, Any] = session.request_header or {}
+        request = LlmRequest(
+            config=config,
+            messages=(*_sound(session, span), instruction()),
+            system=header.get("system"),
+            tools=tuple(_schema(tool) for tool in header.get("tools", ())),
+            session_id=session.id,
+            purpose="compaction",
+            signal=call.signal,
+        )
+        answer = await _bounded(ask(self._llm, request, subject=call.subject), call.signal)
+        call.signal.raise_if_cancelled()
+        return Summary(
+            blocks=_text_of(answer),
+            raw_output=answer.blocks,
+            provider=config.provider,
+            model=config.model,
+            max_tokens=config.max_tokens or policy.max_tokens,
+            usage=answer.usage,
+        )
+
+    def _config(self, target: LlmCallConfig, policy: Policy) -> LlmCallConfig:
+        provider, model = policy.provider or target.provider, policy.model or target.model
+        info = self._llm.resolve_model_info(provider, model)
+        effort = policy.effort
+        if effort is None and (provider, model) == (target.provider, target.model):
+            effort = target.reasoning_effort
+        max_tokens = policy.max_tokens
+        if info.reasoning is not None:
+            thinks = effort or info.reasoning.default_effort or "off"
+            max_tokens += THINKING_TOKENS.get(thinks, MOST_THINKING_TOKENS)
+        if info.default_max_tokens is not None:
+            max_tokens = min(max_tokens, max(info.default_max_tokens, policy.max_tokens))
+        return LlmCallConfig(provider, model, reasoning_effort=effort, max_tokens=max_tokens)
+
+
+class Call(msgspec.Struct, frozen=True, eq=False):
+    """On whose behalf a summary is made."""
+
+    signal: CancelToken
+    subject: ScopeTarget
+    """Whose listeners of `llm/stream` see the request."""
+
+
+def _sound(session: Session, span: Span) -> Sequence[Any]:
+    """The messages of the span, each call among them answered."""
+    messages = span.messages
+
+    def was_started(call_id: str) -> bool:
+        return any(event.data["callId"] == call_id for event in session.select("tool/call"))
+
+    return answered(messages, was_started)
+
+
+def _schema(tool: Mapping[str, Any]) -> ToolSchema:
+    return ToolSchema(tool["name"], tool["description"], tool["parameters"])
+
+
+def _text_of(answer: Answer) -> tuple[Mapping[str, Any], ...]:
+    """The text blocks that say something.
+
+    Raises:
+        SummaryError: there are none, the answer is cut off, or there is an image in it.
+    """
+    if answer.finish not in ("stop", "tool-calls"):
+        cut = "it reached the limit of output tokens" if answer.finish == "max-tokens" else answer.finish
+        raise SummaryError(f"the summary is incomplete: {cut}", hint="raise compaction-basic.maxTokens")
+    if any(block["type"] == "image" for block in answer.blocks):
+        raise SummaryError("the summary holds an image, expected text only")
+    texts = tuple(block for block in answer.blocks if block["type"] == "text" and block["text"].strip())
+    if not texts:
+        kinds = ", ".join(sorted({block["type"] for block in answer.blocks})) or "nothing"
+        raise SummaryError(f"the model gave no text for a summary, found {kinds}")
+    return texts
+
+
+async def _bounded(work: Awaitable[T], signal: CancelToken) -> T:
+    """Wait for `work`; once the signal is cancelled only for a moment longer.
+
+    Raises:
+        Cancelled: it did not end then. Its task is cancelled.
+    """
+    task = asyncio.ensure_future(work)
+    begun: asyncio.Future[None] = task.get_loop().create_future()
+
+    def begin(reason: Any) -> None:
+        if not begun.done():
+            begun.set_result(None)
+
+    undo = signal.on_cancel(begin)
+    try:
+        await asyncio.wait((task, begun), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            await asyncio.wait((task,), timeout=GRACE_S)
+        if not task.done():
+            raise Cancelled(signal.reason)
+        return task.result()
+    finally:
+        undo()
+        if not task.done():
+            task.cancel()

@@ -1,0 +1,124 @@
+"""When a history is too large for its model, and what was said and tried about it already.
+
+The check is made before every step, so this module loads and does little; what shortens a history is loaded
+when it is needed for the first time.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+from dsh.capabilities.token_meter import TokenMeter
+from dsh.llm.failure import LlmError
+from dsh.llm.registry import LlmRegistry
+from dsh.llm.request import LlmCallConfig
+from dsh.plugins.compaction_basic.config import Config, Policy
+from dsh.session.log import Session
+
+
+class Limits(NamedTuple):
+    """What holds for a session with its present model, in tokens."""
+
+    window: int
+    threshold: int
+    retained: int
+
+
+class Pressed(NamedTuple):
+    """A session that is to be made shorter."""
+
+    target: LlmCallConfig
+    """The model that works on the task."""
+    policy: Policy
+    limits: Limits
+
+
+class _Known:
+    """What is remembered of one session."""
+
+    __slots__ = ("again_at", "said")
+
+    def __init__(self) -> None:
+        self.again_at = 0
+        """Below this total another attempt would come to what the last one came to: nothing."""
+        self.said: set[tuple[str, str, str]] = set()
+
+
+class Trigger:
+    """Watches sessions. State: what was warned of, and when another attempt is worth its cost."""
+
+    def __init__(
+        self, config: Config, llm: LlmRegistry, meter: TokenMeter, logger: Callable[[], logging.Logger]
+    ) -> None:
+        self.config = config
+        self._llm, self._meter, self._logger = llm, meter, logger
+        self._known: WeakKeyDictionary[Session, _Known] = WeakKeyDictionary()
+
+    def pressed(self, session: Session) -> Pressed | None:
+        """Whether the session's next request would reach the threshold, and trying is worth it."""
+        target = target_of(session)
+        if target is None:
+            return None
+        policy = self.config.for_model(target.provider, target.model)
+        limits = self.limits(session, target, policy)
+        if limits is None:
+            return None
+        total = self.total(session)
+        if total < limits.threshold:
+            self._of(session).again_at = 0
+            return None
+        return Pressed(target, policy, limits) if total >= self._of(session).again_at else None
+
+    def limits(self, session: Session, target: LlmCallConfig, policy: Policy) -> Limits | None:
+        """What holds for a model; None, and one warning, where its window is unknown or too small."""
+        where = f"model {target.provider}/{target.model}"
+        try:
+            window = self._llm.resolve_model_info(target.provider, target.model).context_window
+        except LlmError as error:
+            self.warn_once(session, target, f"{where} is not known, so nothing is compacted for it: {error}")
+            return None
+        if window is None:
+            self.warn_once(
+                session, target, f"the context window of {where} is not known, so nothing is compacted for it"
+            )
+            return None
+        limits = Limits(window, policy.threshold(window), policy.retained(window))
+        if limits.retained >= limits.threshold:
+            self.warn_once(
+                session,
+                target,
+                f"retainTokens {limits.retained} is not below the threshold of {where}, "
+                f"{limits.threshold} of {window} tokens, so nothing is compacted for it",
+            )
+            return None
+        return limits
+
+    def total(self, session: Session) -> int:
+        """The estimated size of the session's next request, in tokens."""
+        return self._meter.measure(session).total_tokens
+
+    def rest(self, session: Session, limits: Limits) -> None:
+        """What was tried did not help: try again when there is notably more to be gained."""
+        room = max(limits.window - limits.threshold, 4)
+        self._of(session).again_at = self.total(session) + room // 4
+
+    def warn(self, session: Session, text: str) -> None:
+        """Tell people of something that did not end the turn."""
+        self._logger().warning("session %s: %s", session.id, text)
+
+    def warn_once(self, session: Session, target: LlmCallConfig, text: str, kind: str = "limits") -> None:
+        """The same, once for a session and model and kind of message."""
+        said, key = self._of(session).said, (target.provider, target.model, kind)
+        if key not in said:
+            said.add(key)
+            self.warn(session, text)
+
+    def _of(self, session: Session) -> _Known:
+        return self._known.setdefault(session, _Known())
+
+
+def target_of(session: Session) -> LlmCallConfig | None:
+    """The config of the last logged request; None before the first."""
+    header = session.request_header
+    return None if header is None else LlmCallConfig.from_json(header["config"])
