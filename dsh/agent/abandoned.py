@@ -1,13 +1,10 @@
-"""Code that was given up after a cancellation or a deadline: it may still be at work, at most until its agent ends."""
+"""Code that was given up: it may still be at work, at most until its agent ends."""
 
 import asyncio
 from typing import Any
 
 from dsh.agent.contract import Agent
-from dsh.kernel.task import retrieve
-
-END_S = 1.0
-"""How long the end of the agent waits for the task of code that was given up."""
+from dsh.tools.leftover import leave_with
 
 
 class Abandoned:
@@ -22,10 +19,4 @@ class Abandoned:
         ctx = self._agent.ctx
         self.names.append(who)
         ctx.logger.warning("%s did not end when it was told to; it was given up", who)
-        task.add_done_callback(retrieve)
-
-        async def stop() -> None:
-            task.cancel()
-            await asyncio.wait((task,), timeout=END_S)
-
-        ctx.effect(lambda: stop, f"abandoned {who}")
+        leave_with(ctx, task, who)

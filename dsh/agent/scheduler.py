@@ -16,7 +16,7 @@ from dsh.agent.tool_row import log_call, log_result
 from dsh.tools.arguments import parse_arguments
 from dsh.tools.definition import Resources
 from dsh.tools.execution import ToolCall, ToolFailure, ToolResult
-from dsh.tools.outcome import aborted
+from dsh.tools.outcome import aborted, outcome_unknown
 from dsh.tools.pipeline import Invocation
 
 SCHEDULER_FAILED = ToolFailure.of(
@@ -30,15 +30,6 @@ NOT_STARTED = ToolFailure.of(
     name="ToolNotStartedError",
     code="TOOL_NOT_STARTED",
 )
-
-
-def outcome_unknown(reason: str) -> ToolFailure:
-    """The result of a call whose body was begun and will never tell how it ended."""
-    return ToolFailure.of(
-        f"{reason}, so the outcome of this call is unknown; check what it did before repeating it",
-        name="ToolOutcomeUnknownError",
-        code="TOOL_OUTCOME_UNKNOWN",
-    )
 
 
 async def run_tool_calls(scope: StepScope, blocks: Sequence[Mapping[str, Any]]) -> bool:

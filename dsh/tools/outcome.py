@@ -41,6 +41,15 @@ def aborted(*, started: bool, contexts: tuple[Message, ...] = ()) -> ToolFailure
     return msgspec.structs.replace(failure, additional_contexts=contexts)
 
 
+def outcome_unknown(reason: str) -> ToolFailure:
+    """The result of a call whose body was begun and will never tell how it ended."""
+    return ToolFailure.of(
+        f"{reason}, so the outcome of this call is unknown; check what it did before repeating it",
+        name="ToolOutcomeUnknownError",
+        code="TOOL_OUTCOME_UNKNOWN",
+    )
+
+
 def success_of(definition: ToolDefinition, execution: ToolExecution, value: Any) -> ToolSuccess:
     """Check a tool's value and project it.
 

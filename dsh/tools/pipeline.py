@@ -202,7 +202,8 @@ class Invocation:
             stopped = isinstance(error, Cancelled) and _is_cancelled(fused)
             result = aborted(started=True) if stopped else failure_of(error)
         finally:
-            execution.signal = given
+            if execution.signal is fused:  # not where a wrapper has gone on without the body
+                execution.signal = given
             if fused is not caller:
                 fused.detach()
         self._produced = result
