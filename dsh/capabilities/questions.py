@@ -106,7 +106,7 @@ class UserQuestions(Protocol):
     def has_provider(self) -> bool:
         """Whether anybody could be asked."""
 
-    def provide(self, provider: QuestionProvider) -> Effect:
+    def serve(self, provider: QuestionProvider) -> Effect:
         """Be the channel until the effect is undone; requests under way then end as `ASK_ABORTED`.
 
         Raises:
