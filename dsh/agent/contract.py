@@ -13,8 +13,10 @@ from dsh.kernel import CancelToken, Context, Event
 from dsh.llm.adapter import RetryPolicy
 from dsh.llm.failure import LlmFailure
 from dsh.llm.request import LlmCallConfig
+from dsh.session.chunk_run import Entry
 from dsh.session.log import Session
 from dsh.session.message import Message
+from dsh.session.value import JsonObject
 
 T = TypeVar("T")
 
@@ -166,6 +168,10 @@ class CreateAgent(msgspec.Struct, frozen=True, kw_only=True):
     origin: Literal["subagent"] | None = None
     delegation_depth: int | None = None
     agent_preset: str | None = None
+    seed: Sequence[JsonObject | Entry] | None = None
+    """Events to begin with: a prefix of a log that leaves no turn open."""
+    seed_length: int | None = None
+    """How many of them are another session's: what waited in its inbox is not taken over."""
     options: AgentOptions = AgentOptions()
     limits: RunLimits = RunLimits()
     setup: Setup | None = None

@@ -25,7 +25,6 @@ from dsh.agent.contract import (
 )
 from dsh.agent.failure import AgentBusyError
 from dsh.agent.inbox import Inbox
-from dsh.agent.initiator import initiating
 from dsh.agent.limits import Used
 from dsh.agent.phase import Idle, Maintenance, Phase, Running, status_of
 from dsh.agent.request import RequestBuilder
@@ -126,7 +125,7 @@ class LoopAgent:
     # -- driver ----------------------------------------------------------------------------------
 
     def _start_driver(self, idle: Idle) -> None:
-        with initiating(self):
+        with self._services.initiators.entered(self):
             phase = Running(CancelToken(), idle.last_turn)
             self._set_phase(phase)
             turn = Turn(self._parts, phase)
@@ -212,10 +211,13 @@ class LoopAgent:
         """What the log lost between claim and entry, when it was cut, waits again."""
         self.inbox.recover()
 
-    def close(self) -> None:
-        """First part of the agent's end: stop what runs, drop what waits, start nothing any more."""
+    def close(self, *, keep_inbox: bool = False) -> None:
+        """First part of the agent's end: stop what runs, drop what waits, start nothing any more.
+
+        What waits for an agent that was never published stays: its session will be resumed again.
+        """
         self._is_closing = True
-        self.cancel({"kind": "disposed"})
+        self.cancel({"kind": "disposed"}, keep_inbox=keep_inbox)
 
     def _emit(self, event: Event[P, None], payload: P) -> None:
         self._services.ctx.emit(event, payload, subject=ScopeTarget(self))

@@ -1,11 +1,12 @@
 """The `agents` service: who is live, who owns whom, and the creation and resumption of agents.
 
-State: the live agents by id in order of publication, with the context each was created from. How an
-agent is built is the factory's business; the loop's row installs it.
+State: the live agents by id in order of publication, with the context each was created from; who is on the
+way out. How an agent is built is the factory's business; the loop's row installs it.
 """
 
+import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from dsh.agent.contract import (
     AGENT_CREATED,
@@ -17,7 +18,10 @@ from dsh.agent.contract import (
     ResumeAgent,
 )
 from dsh.agent.failure import AgentError
+from dsh.agent.initiator import Initiators, current_initiator
 from dsh.kernel import Context, Effect, ScopeTarget, Service, ServiceKey
+
+T = TypeVar("T")
 
 AGENTS: "ServiceKey[AgentRegistry]" = ServiceKey("agents")
 
@@ -53,6 +57,9 @@ class AgentRegistry(Service):
     def __init__(self, ctx: Context) -> None:
         super().__init__(ctx)
         self._entries: dict[str, _Entry] = {}
+        self._departing: dict[str, asyncio.Future[Any]] = {}
+        self.initiators = Initiators(ctx)
+        """For the loop, whose drivers run on behalf of their agents."""
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -110,6 +117,39 @@ class AgentRegistry(Service):
             raise AgentError("no agent loop is mounted, so no agent can be made", hint="add row agent-loop")
         return factory
 
+    # -- attribution -----------------------------------------------------------------------------
+
+    def current_initiator(self) -> Agent | None:
+        """The agent whose driver chain runs the present code, if one does: who caused it, and no more."""
+        return current_initiator()
+
+    def require_initiator(self) -> Agent:
+        """The same where there has to be one.
+
+        Raises:
+            AgentError: nobody is named here (code NO_INITIATOR).
+        """
+        agent = current_initiator()
+        if agent is None:
+            raise AgentError(
+                "no agent is running here, but this is done on behalf of one",
+                code="NO_INITIATOR",
+                hint="call it from a tool or a listener, or inside `agents.with_initiator`",
+            )
+        return agent
+
+    def with_initiator(self, agent: Agent, operation: Callable[[], T]) -> T:
+        """Call `operation` on behalf of `agent`; where it answers an awaitable, that as well.
+
+        Raises:
+            AgentError: the registry is going (code INITIATORS_GONE).
+        """
+        return self.initiators.run(agent, operation)
+
+    def without_initiator(self, operation: Callable[[], T]) -> T:
+        """Call `operation` on behalf of nobody: the way to start what several agents share."""
+        return self.initiators.run(None, operation)
+
     # -- publication (for factories) -------------------------------------------------------------
 
     def enter(self, agent: Agent, owner: Context) -> "Callable[[], None]":
@@ -131,6 +171,42 @@ class AgentRegistry(Service):
                 self._remove(entry)
 
         return leave
+
+    def register(self, agent: Agent) -> Effect:
+        """Publish an agent that somebody built without a factory, until the returned effect is undone.
+
+        Raises:
+            AgentError: as `enter` does.
+            Exception: what a listener of `agent/created` raised; the agent has then left again.
+        """
+        owner = self.ctx
+
+        def setup() -> "Callable[[], None]":
+            leave = self.enter(agent, owner)
+            try:
+                self.announce(agent)
+            except BaseException:
+                leave()
+                raise
+            return leave
+
+        return owner.effect(setup, f"agent {agent.id}")
+
+    def depart(self, session_id: str, ending: "asyncio.Future[Any]") -> None:
+        """The agent of that id is on its way out until `ending` is done."""
+        self._departing[session_id] = ending
+
+        def gone(done: "asyncio.Future[Any]") -> None:
+            if self._departing.get(session_id) is done:
+                del self._departing[session_id]
+
+        ending.add_done_callback(gone)
+
+    async def departed(self, session_id: str) -> None:
+        """Wait until no agent of that id is on its way out. One that is live and well is not waited for."""
+        while (ending := self._departing.get(session_id)) is not None:
+            await asyncio.wait((ending,))
+            await asyncio.sleep(0)
 
     def announce(self, agent: Agent) -> None:
         """Emit `agent/created`, once. A listener that raises vetoes: the caller has to leave again."""

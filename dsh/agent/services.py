@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from dsh.agent.initiator import Initiators
 from dsh.agent.limits import TurnRules
 from dsh.agent.prompt import SystemPrompt
 from dsh.kernel import Context
@@ -19,6 +20,8 @@ class LoopServices(msgspec.Struct, frozen=True, eq=False):
     llm: LlmRegistry
     tools: ToolRegistry
     prompt: SystemPrompt
+    initiators: Initiators
+    """Drivers run on behalf of their agents."""
     max_parallel_tool_calls: Callable[[], int]
     """Read when the calls of a message begin."""
     rules: Callable[[], TurnRules] = TurnRules
