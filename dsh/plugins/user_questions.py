@@ -144,7 +144,7 @@ def _check_questions(questions: Sequence[Question]) -> None:
 
 
 def _check_intent(request: QuestionRequest) -> None:
-    intent = request.intent
+    intent: object = request.intent
     if intent is None:
         return
     offered = [option.label for option in request.questions[0].options]

@@ -69,6 +69,8 @@ BASE: dict[str, dict[str, Any]] = {
             }
         }
     },
+    "commands": {},
+    "user-questions": {},
     "subprocess": {},
     "shell-env": {},
     "bash-sandbox": {"disabled": "platform == 'win32'", "config": {"timeoutMs": 60000}},

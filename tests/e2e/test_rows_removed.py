@@ -41,7 +41,7 @@ DISPENSABLE = [
     "timer", "llm-retry", "credentials", "settings", "session-title", "session-title-llm",
     "session-persistence-jsonl", "session-checkpoint-policy", "session-stats",
     "session-projection-cache", "session-composition", "session-query-sqlite", "session-telemetry-otel",
-    "permission",
+    "permission", "commands", "user-questions",
     "fs-observation-policy", "timeout-policy", "token-meter", "tool-bash", "tool-fs", "tool-fs-search",
 ]  # fmt: skip
 """Without these a question is answered all the same."""

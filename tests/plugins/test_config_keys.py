@@ -27,6 +27,7 @@ KEYS: dict[str, dict[str, Any]] = {
     "bash-local": SHELL,
     "bash-sandbox": SHELL,
     "command-compact": {},
+    "commands": {},
     "compaction-basic": {
         "thresholdRatio": 0.8, "retainRatio": 0.16, "retainTokens": None, "summarizationProvider": "",
         "summarizationModel": "", "modelPolicies": [], "auto": True, "maxTokens": 8192, "compactionRetries": 1,
@@ -72,6 +73,7 @@ KEYS: dict[str, dict[str, Any]] = {
     "timeout-policy": {"defaultTimeoutMs": 1_800_000},
     "token-meter": {},
     "timer": {},
+    "tool-ask-user-question": {},
     "tool-bash": {"enableRunInBackground": True},
     "tool-fs": {
         "readLimit": 2_000, "readMaxLineLength": 2_000, "readMaxBytes": 51_200, "readStreamMinSize": 10 * MIB,
@@ -83,6 +85,7 @@ KEYS: dict[str, dict[str, Any]] = {
     },
     "tool-result-pruner": {"thresholdChars": 8192, "headChars": 4096, "tailChars": 1024},
     "tools": {"mode": "native", "maxParallelSubCalls": 10},
+    "user-questions": {},
 }  # fmt: skip
 """The original's keys; ours come on top where a row has more. `REQUIRED` has no default."""
 
