@@ -1,0 +1,231 @@
+"""Row `spill-local`: where long texts are kept, how private, how long, and how much of them."""
+
+import asyncio
+import hashlib
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dsh.capabilities.spill import SPILL_STORE, Spilled, SpillStore
+from dsh.errors import CompositionError
+from dsh.kernel import Context, Fiber
+from dsh.plugins import spill_local
+from dsh.plugins.spill_local import encoded
+from dsh.session.store import SESSIONS, SessionStore
+from tests.aio import aio
+
+
+async def mounted(**config: Any) -> tuple[Context, SpillStore]:
+    ctx = Context()
+    SessionStore(ctx)
+    await ctx.plugin(spill_local, config)
+    return ctx, ctx.use(SPILL_STORE)
+
+
+async def kept(store: SpillStore, text: str, *, session: str = "s", name: str = "t.txt") -> Spilled:
+    return await store.save(store.locate(session, name), session, text)
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def live(ctx: Context, name: str) -> None:
+    ctx.use(SESSIONS).create(name)
+
+
+async def owning(ctx: Context, name: str) -> Fiber:
+    """A row that owns a session: the session ends with it."""
+
+    def apply(inner: Context) -> None:
+        live(inner, name)
+
+    fiber = ctx.plugin(apply, name="owner")
+    await fiber
+    return fiber
+
+
+@aio
+async def test_a_text_is_kept_whole_in_a_private_file_of_its_session() -> None:
+    ctx, store = await mounted()
+    spilled = await kept(store, "漢 and more", session="session-1", name="bash.txt")
+
+    path = Path(spilled.locator)
+    assert path.read_text() == "漢 and more"
+    assert spilled.size_bytes == 12
+    assert "`read`" in spilled.retrieval_hint
+    assert re.fullmatch("[0-9a-f]{12}-bash.txt", path.name)
+    assert path.parent.name == "session-" + hashlib.sha256(b"session-1").hexdigest()[:12]
+    assert path.parent.parent.name.startswith("dsh-spill-")
+    assert (mode(path), mode(path.parent), mode(path.parent.parent)) == (0o600, 0o700, 0o700)
+    await ctx.dispose()
+
+
+@aio
+async def test_a_place_takes_no_room_and_two_are_never_the_same() -> None:
+    ctx, store = await mounted()
+    first, second = store.locate("s", "t.txt"), store.locate("s", "t.txt")
+
+    assert first.locator != second.locator
+    assert first.size_bytes == 0
+    assert not Path(first.locator).parent.exists()
+    await ctx.dispose()
+
+
+@aio
+async def test_the_files_of_a_session_go_with_it_and_those_of_others_stay() -> None:
+    ctx, store = await mounted()
+    live(ctx, "other")
+    owner = await owning(ctx, "mine")
+    mine, other = [Path((await kept(store, "x", session=name)).locator) for name in ("mine", "other")]
+
+    await owner.dispose()
+
+    assert not mine.parent.exists()
+    assert other.exists()
+    await ctx.dispose()
+
+
+@aio
+async def test_the_temporary_folder_goes_at_the_end() -> None:
+    ctx, store = await mounted()
+    path = Path((await kept(store, "x")).locator)
+
+    await ctx.dispose()
+
+    assert not path.parent.parent.exists()
+
+
+@aio
+async def test_a_root_of_the_users_keeps_the_files(tmp_path: Path) -> None:
+    root = tmp_path / "a" / "b"
+    ctx, store = await mounted(root=str(root))
+    live(ctx, "s")
+    path = Path((await kept(store, "x")).locator)
+
+    await ctx.dispose()
+
+    assert path.read_text() == "x"
+    assert path.parent.parent == root
+
+
+@aio
+async def test_a_temporary_folder_that_was_cleaned_away_is_made_anew() -> None:
+    ctx, store = await mounted()
+    path = Path((await kept(store, "x")).locator)
+    path.unlink()
+    path.parent.rmdir()
+    path.parent.parent.rmdir()
+
+    assert Path((await kept(store, "y")).locator).read_text() == "y"
+    await ctx.dispose()
+
+
+@aio
+async def test_the_oldest_texts_of_a_session_make_room(tmp_path: Path) -> None:
+    ctx, store = await mounted(root=str(tmp_path), maxSessionBytes=10)
+    other = Path((await kept(store, "12345678", session="other")).locator)
+    paths = [Path((await kept(store, "1234")).locator) for _ in range(3)]
+
+    assert [path.exists() for path in paths] == [False, True, True]
+    assert other.exists()
+    await ctx.dispose()
+
+
+@aio
+async def test_what_an_earlier_run_kept_counts_and_goes_first(tmp_path: Path) -> None:
+    ctx, store = await mounted(root=str(tmp_path), maxSessionBytes=10)
+    old = Path((await kept(store, "12345678")).locator)
+    await ctx.dispose()
+
+    ctx, store = await mounted(root=str(tmp_path), maxSessionBytes=10)
+    new = Path((await kept(store, "1234")).locator)
+
+    assert (old.exists(), new.exists()) == (False, True)
+    await ctx.dispose()
+
+
+@aio
+async def test_a_text_beyond_the_bound_is_refused_and_nothing_goes_for_it(tmp_path: Path) -> None:
+    ctx, store = await mounted(root=str(tmp_path), maxSessionBytes=10)
+    path = Path((await kept(store, "1234567890")).locator)
+
+    with pytest.raises(OSError, match="11 bytes are more than a session may keep"):
+        await kept(store, "12345678901")
+
+    assert list(tmp_path.glob("*/*")) == [path]
+    await ctx.dispose()
+
+
+@aio
+async def test_nothing_is_left_of_a_text_that_cannot_be_written(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    ctx, store = await mounted(root=str(blocked))
+
+    with pytest.raises(OSError, match="file"):
+        await kept(store, "x")
+
+    await ctx.dispose()
+
+
+@aio
+async def test_a_place_that_is_taken_is_never_written_over(tmp_path: Path) -> None:
+    ctx, store = await mounted(root=str(tmp_path))
+    place = store.locate("s", "t.txt")
+    target = tmp_path / "target"
+    target.write_text("precious")
+    Path(place.locator).parent.mkdir()
+    Path(place.locator).symlink_to(target)
+
+    with pytest.raises(FileExistsError):
+        await store.save(place, "s", "x")
+
+    assert target.read_text() == "precious"
+    await ctx.dispose()
+
+
+@aio
+async def test_a_text_that_is_written_while_its_session_ends_does_not_stay() -> None:
+    ctx, store = await mounted()
+    owner = await owning(ctx, "s")
+    place = store.locate("s", "t.txt")
+    saving = asyncio.ensure_future(store.save(place, "s", "x" * 100_000))
+    await asyncio.sleep(0)
+    await owner.dispose()
+    with pytest.raises(OSError, match="ended"):
+        await saving
+
+    assert not Path(place.locator).exists()
+    await ctx.dispose()
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("bash.txt", "bash.txt"),
+        ("A-z_0.9", "A-z_0.9"),
+        ("", "~"),
+        (".", "~002E"),
+        ("..", "~002E~002E"),
+        ("../x", "..~002Fx"),
+        ("~", "~007E"),
+        ("é", "~00E9"),
+        ("🙂", "~D83D~DE42"),
+        ("\ud800", "~D800"),
+        ("x" * 300, "x" * 200),
+    ],
+)
+def test_names_become_file_names(name: str, expected: str) -> None:
+    assert encoded(name) == expected
+
+
+@pytest.mark.parametrize("config", [{"root": ""}, {"maxSessionBytes": 0}, {"maxSessionBytes": 1.5}, {"x": 1}])
+@aio
+async def test_wrong_options_are_refused_at_the_load(config: dict[str, Any]) -> None:
+    ctx = Context()
+    with pytest.raises(CompositionError):
+        await ctx.plugin(spill_local, config)
+    await ctx.dispose()
