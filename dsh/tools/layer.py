@@ -1,9 +1,10 @@
-"""Which tools a caller sees: one layer of registrations a scope, with shadowing, restrictions, guards."""
+"""Which tools a caller sees: registrations by scope, with shadowing, restrictions and guards."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from dsh.kernel.scope import chain
+from dsh.kernel.layer import Contributions, Layers, outward
 from dsh.tools.definition import ToolDefinition
+from dsh.tools.error import ToolRegistrationError
 from dsh.tools.execution import ToolExecution
 
 Guard = Callable[[ToolExecution], str | None]
@@ -21,69 +22,39 @@ class Restriction:
         return name not in self._deny and (self._allow is None or name in self._allow)
 
 
-class Layer:
-    """What was registered through the contexts of one scope."""
-
-    __slots__ = ("guards", "key", "restrictions", "tools")
-
-    def __init__(self, key: object | None) -> None:
-        self.key = key
-        self.tools: dict[str, ToolDefinition] = {}
-        self.restrictions: list[Restriction] = []
-        self.guards: list[Guard] = []
-
-    @property
-    def is_empty(self) -> bool:
-        return not (self.tools or self.restrictions or self.guards)
-
-
-class Layers:
-    """The layers of one registry. Keys are compared by identity; an empty layer is forgotten."""
+class ToolLayers:
+    """What was registered with one registry, in the layers of the scopes it was registered through."""
 
     def __init__(self) -> None:
-        self._by_key: dict[int, Layer] = {}
+        self.tools: Layers[ToolDefinition] = Layers(_duplicate)
+        self.restrictions: Contributions[Restriction] = Contributions()
+        self.guards: Contributions[Guard] = Contributions()
 
-    def open(self, key: object | None) -> Layer:
-        """The layer of this scope, made if need be."""
-        return self._by_key.setdefault(id(key), Layer(key))
+    def __len__(self) -> int:
+        """How many layers hold anything, counted for each kind."""
+        return len(self.tools) + len(self.restrictions) + len(self.guards)
 
-    def close_if_empty(self, layer: Layer) -> None:
-        if layer.is_empty and self._by_key.get(id(layer.key)) is layer:
-            del self._by_key[id(layer.key)]
-
-    def own(self, key: object | None) -> Layer | None:
-        return self._by_key.get(id(key))
-
-    def outward(self, key: object | None) -> Iterator[Layer]:
-        """The layers that a caller in this scope inherits from, the nearest first, the global one last."""
-        for link in (*chain(key), None):
-            layer = self._by_key.get(id(link))
-            if layer is not None:
-                yield layer
-
-    def find(self, name: str, key: object | None) -> ToolDefinition | None:
+    def find(self, name: str, scope: object | None) -> ToolDefinition | None:
         """The tool of that name as this scope sees it.
 
         A restriction masks what its scope inherits, also for the scopes inside; never the scope's own.
         """
-        for layer in self.outward(key):
-            if found := layer.tools.get(name):
+        for layer in outward(scope):
+            if found := self.tools.own(layer).get(name):
                 return found
-            if not all(restriction.permits(name) for restriction in layer.restrictions):
+            if not all(restriction.permits(name) for restriction in self.restrictions.own(layer)):
                 return None
         return None
 
-    def visible(self, key: object | None) -> dict[str, ToolDefinition]:
+    def visible(self, scope: object | None) -> dict[str, ToolDefinition]:
         """Every tool this scope sees, sorted by name."""
-        names = {name for layer in self.outward(key) for name in layer.tools}
-        found = ((name, self.find(name, key)) for name in sorted(names))
+        found = ((name, self.find(name, scope)) for name in sorted(self.tools.view(scope)))
         return {name: definition for name, definition in found if definition is not None}
 
-    def inherited_names(self, key: object | None) -> set[str]:
+    def inherited_names(self, scope: object) -> set[str]:
         """What the layers outside this scope hold, masked or not."""
-        return {name for layer in self.outward(key) if layer.key is not key for name in layer.tools}
+        return {name for layer in outward(scope) if layer is not scope for name in self.tools.own(layer)}
 
-    def guards(self, key: object | None) -> list[Guard]:
-        """The guards that a call from this scope passes, in order: global first, the nearest last."""
-        layers = list(self.outward(key))
-        return [guard for layer in reversed(layers) for guard in layer.guards]
+
+def _duplicate(name: str) -> ToolRegistrationError:
+    return ToolRegistrationError(f"tool {name!r} is already registered in this scope", code="DUPLICATE_TOOL")

@@ -14,6 +14,7 @@ import msgspec
 from dsh.capabilities.bounds import MAX_TIMER_MS
 from dsh.errors import DshError
 from dsh.kernel import Context, Effect, Fiber, Service, ServiceKey
+from dsh.kernel.layer import Undo
 from dsh.session.error import JsonError
 from dsh.session.message import ToolSchema
 from dsh.session.value import freeze
@@ -21,7 +22,7 @@ from dsh.tools.definition import RESERVED_NAME, Resources, ToolDefinition, ToolO
 from dsh.tools.error import ToolRegistrationError
 from dsh.tools.event import TOOLS_CHANGE, ToolsChanged
 from dsh.tools.execution import ToolCall, ToolResult
-from dsh.tools.layer import Guard, Layer, Layers, Restriction
+from dsh.tools.layer import Guard, Restriction, ToolLayers
 from dsh.tools.pipeline import Invocation
 from dsh.tools.schema import check_schema
 
@@ -39,7 +40,7 @@ class ToolRegistry(Service):
     provide = TOOLS
 
     def __init__(self, ctx: Context) -> None:
-        self._layers = Layers()
+        self._layers = ToolLayers()
         self._owners: dict[int, Fiber] = {}
         """Who registered each definition, by its identity."""
         super().__init__(ctx)
@@ -55,18 +56,13 @@ class ToolRegistry(Service):
             JsonSchemaError: its output schema leaves the subset.
         """
         checked, owner = _checked(definition), self.ctx.fiber
-        own = self._layers.own(self.ctx.scope)
-        if own is not None and checked.name in own.tools:
-            raise ToolRegistrationError(
-                f"tool {checked.name!r} is already registered in this scope", code="DUPLICATE_TOOL"
-            )
 
-        def add(layer: Layer) -> Callable[[], None]:
-            layer.tools[checked.name] = checked
+        def add(scope: object | None) -> Undo:
+            take_out = self._layers.tools.insert(scope, checked.name, checked)
             self._owners[id(checked)] = owner
 
             def remove() -> None:
-                del layer.tools[checked.name]
+                take_out()
                 del self._owners[id(checked)]
 
             return remove
@@ -97,49 +93,34 @@ class ToolRegistry(Service):
                 hint=f"inherited: {', '.join(sorted(inherited)) or 'none'}",
             )
         restriction = Restriction(allowed, denied)
-
-        def add(layer: Layer) -> Callable[[], None]:
-            layer.restrictions.append(restriction)
-            return lambda: layer.restrictions.remove(restriction)
-
-        return self._change(add, "tools.restrict()")
+        return self._change(
+            lambda scope: self._layers.restrictions.add(scope, restriction), "tools.restrict()"
+        )
 
     def guard(self, check: Guard) -> Effect:
         """Ask `check(execution)` before each call of the caller's scope; a reason denies. It cannot allow."""
+        scope = self.ctx.scope
+        return self.ctx.effect(lambda: self._layers.guards.add(scope, check), "tools.guard()")
 
-        def add(layer: Layer) -> Callable[[], None]:
-            layer.guards.append(check)
-            return lambda: layer.guards.remove(check)
-
-        return self._change(add, "tools.guard()", is_visible=False)
-
-    def _change(
-        self, add: Callable[[Layer], Callable[[], None]], label: str, *, is_visible: bool = True
-    ) -> Effect:
-        """Change the layer of the caller's scope; a change of what a scope sees is told."""
+    def _change(self, add: Callable[[object | None], Undo], label: str) -> Effect:
+        """Change what the caller's scope sees, and tell; who objects undoes it."""
         ctx = self.ctx
 
-        def tell(layer: Layer) -> None:
-            if is_visible:
-                self.owner_ctx.emit(TOOLS_CHANGE, ToolsChanged(layer.key))
+        def tell() -> None:
+            self.owner_ctx.emit(TOOLS_CHANGE, ToolsChanged(ctx.scope))
 
-        def setup() -> Callable[[], None]:
-            layer = self._layers.open(ctx.scope)
-            remove = add(layer)
-
-            def take_back() -> None:
+        def setup() -> Undo:
+            remove = add(ctx.scope)
+            try:
+                tell()
+            except BaseException:
                 remove()
-                self._layers.close_if_empty(layer)
+                raise
 
             def undo() -> None:
-                take_back()
-                tell(layer)
+                remove()
+                tell()
 
-            try:
-                tell(layer)
-            except BaseException:
-                take_back()
-                raise
             return undo
 
         return ctx.effect(setup, label)
@@ -157,9 +138,13 @@ class ToolRegistry(Service):
             for tool in self._layers.visible(scope).values()
         )
 
+    def knows(self, name: str) -> bool:
+        """Whether anybody at all has registered a tool of that name, in whatever scope."""
+        return name in self._layers.tools.names()
+
     def guards(self, scope: object | None = None) -> list[Guard]:
         """The guards that a call from `scope` passes, in order."""
-        return self._layers.guards(scope)
+        return self._layers.guards.view(scope)
 
     def resources(self, call: ToolCall) -> Resources | None:
         """What the call may touch; None means that it must run alone.

@@ -13,7 +13,7 @@ from dsh.kernel.scope import bind_parent
 from dsh.tools.definition import ToolOutput
 from dsh.tools.error import JsonSchemaError, ToolRegistrationError
 from dsh.tools.event import TOOLS_CHANGE
-from dsh.tools.layer import Layers, Restriction
+from dsh.tools.layer import Restriction, ToolLayers
 from dsh.tools.registry import TOOLS, ToolRegistry
 from tests.aio import aio
 from tests.tools.kit import agent_in, call, code, new_registry, text, tool, tools_of, value
@@ -362,12 +362,12 @@ async def test_layers_are_forgotten_once_they_are_empty() -> None:
     _, scope = await agent_in(ctx)
     view = tools_of(scope)
     effects = [view.register(tool("a")), view.guard(lambda _: None)]
-    assert len(tools._layers._by_key) == 1
+    assert len(tools._layers) == 2
 
     for effect in effects:
         effect()
 
-    assert len(tools._layers._by_key) == 0
+    assert len(tools._layers) == 0
     await ctx.dispose()
 
 
@@ -384,27 +384,27 @@ OPERATIONS = st.lists(
 @given(OPERATIONS)
 def test_what_a_scope_sees_is_what_its_layers_say(operations: list[tuple[str, int, str]]) -> None:
     """The law, stated plainly: the nearest registration counts, if no layer further in hides the name."""
-    layers = Layers()
+    layers = ToolLayers()
     keys: list[object | None] = [None, AnyKey(), AnyKey()]
     bind_parent(keys[2], keys[1])
     for kind, depth, name in operations:
-        layer = layers.open(keys[depth])
         if kind == "register":
-            layer.tools.setdefault(name, tool(name))
+            if name not in layers.tools.own(keys[depth]):
+                layers.tools.insert(keys[depth], name, tool(name))
         elif kind == "allow":
-            layer.restrictions.append(Restriction(frozenset({name}), frozenset()))
+            layers.restrictions.add(keys[depth], Restriction(frozenset({name}), frozenset()))
         else:
-            layer.restrictions.append(Restriction(None, frozenset({name})))
+            layers.restrictions.add(keys[depth], Restriction(None, frozenset({name})))
 
     for depth, key in enumerate(keys):
         visible = layers.visible(key)
         for name in ("a", "b", "c"):
-            inward_first = [layers.open(k) for k in reversed(keys[: depth + 1])]
-            at = next((i for i, layer in enumerate(inward_first) if name in layer.tools), None)
+            inward_first = list(reversed(keys[: depth + 1]))
+            at = next((i for i, k in enumerate(inward_first) if name in layers.tools.own(k)), None)
             hidden = at is None or any(
-                not r.permits(name) for layer in inward_first[:at] for r in layer.restrictions
+                not r.permits(name) for k in inward_first[:at] for r in layers.restrictions.own(k)
             )
-            expected = None if hidden or at is None else inward_first[at].tools[name]
+            expected = None if hidden or at is None else layers.tools.own(inward_first[at])[name]
             assert layers.find(name, key) is visible.get(name) is expected
 
 
