@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 from dsh.capabilities.approval import APPROVAL, APPROVAL_REQUEST, Approval, ApprovalError, ApprovalRequest
-from dsh.kernel import CancelToken, Context
+from dsh.kernel import Cancelled, CancelToken, Context
 from dsh.plugins import approval
+from dsh.session.event import SessionEvent
+from dsh.session.header import SessionHeader
+from dsh.session.log import Session
 from dsh.tools.event import TOOLS_PRE_EXECUTE, Ask
 from dsh.tools.registry import ToolRegistry
 from tests.aio import aio
@@ -30,7 +33,7 @@ def answering(answer: Any, asked: list[Any] | None = None) -> Callable[..., Any]
     async def listener(request: ApprovalRequest, _: object) -> Any:
         if asked is not None:
             asked.append(request)
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             raise answer
         return answer
 
@@ -111,7 +114,31 @@ async def test_a_cancelled_call_asks_nobody_even_under_never() -> None:
     await ctx.dispose()
 
 
-@pytest.mark.parametrize("answer", [RuntimeError("no"), "yes", None, True, 1])
+class Hostile:
+    """A value that fights back when it is looked at."""
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("compared")
+
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        raise RuntimeError("shown")
+
+
+class HostileError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("told")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        RuntimeError("no"), HostileError(), SystemExit(0), KeyboardInterrupt(), asyncio.CancelledError(),
+        GeneratorExit(), Cancelled("of its own"),
+        "yes", "Allowed-once", "", None, True, 1, Hostile(), ["allowed-once"],
+    ],
+)  # fmt: skip
 @aio
 async def test_an_answerer_that_fails_or_answers_nonsense_is_unavailable(answer: Any) -> None:
     ctx, service, agent = await mounted()
@@ -143,6 +170,161 @@ async def test_a_late_answer_is_dropped() -> None:
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert len(agent.logged("approval/decided")) == 1
+    await ctx.dispose()
+
+
+@aio
+async def test_an_answer_that_comes_with_the_cancellation_is_dropped() -> None:
+    ctx, service, agent = await mounted()
+    token = CancelToken()
+
+    async def cancelling(_: object, __: object) -> str:
+        token.cancel("user")
+        return "allowed-once"
+
+    ctx.on(APPROVAL_REQUEST, cancelling)
+
+    assert await service.request(request(agent, signal=token)) == "cancelled"
+    await ctx.dispose()
+
+
+@aio
+async def test_an_answerer_that_never_ends_goes_with_the_row() -> None:
+    ctx, service, agent = await mounted()
+    token, asked, ended = CancelToken(), asyncio.Event(), asyncio.Event()
+
+    async def deaf(_: object, __: object) -> str:
+        asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return "allowed-once"
+
+    ctx.on(APPROVAL_REQUEST, deaf)
+    task = asyncio.create_task(service.request(request(agent, signal=token)))
+    await asked.wait()
+    token.cancel("user")
+    assert await task == "cancelled"
+    assert not ended.is_set()
+
+    await ctx.dispose()
+    assert ended.is_set()
+
+
+@aio
+async def test_an_asker_whose_task_goes_down_leaves_no_answerer_behind() -> None:
+    ctx, service, agent = await mounted()
+    asked, ended = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: object, __: object) -> str:
+        asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return "allowed-once"
+
+    ctx.on(APPROVAL_REQUEST, slow)
+    task = asyncio.create_task(service.request(request(agent)))
+    await asked.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    await ended.wait()
+    assert [kind for kind, _ in agent.logged("approval/asked", "approval/decided")] == ["approval/asked"]
+    await ctx.dispose()
+
+
+@pytest.mark.parametrize("at", ["approval/asked", "approval/decided"])
+@aio
+async def test_where_the_pair_cannot_be_logged_nothing_is_granted(at: str) -> None:
+    ctx, service, agent = await mounted()
+    asked: list[Any] = []
+    ctx.on(APPROVAL_REQUEST, answering("allowed-once", asked))
+
+    def full(seq: int, event: SessionEvent | None) -> None:
+        if event is not None and event.type == at:
+            raise OSError("disk full")
+
+    agent.session.on_append = full
+
+    with pytest.raises(OSError, match="disk full"):
+        await service.request(request(agent))
+
+    assert len(asked) == (at == "approval/decided")
+    await ctx.dispose()
+
+
+@aio
+async def test_two_questions_at_once_have_a_pair_each() -> None:
+    ctx, service, agent = await mounted()
+    gate = asyncio.Event()
+
+    async def by_tool(found: ApprovalRequest, _: object) -> str:
+        if found.tool_name == "slow":
+            await gate.wait()
+            return "rejected"
+        gate.set()
+        return "allowed-once"
+
+    ctx.on(APPROVAL_REQUEST, by_tool)
+
+    outcomes = await asyncio.gather(
+        service.request(ApprovalRequest(agent=agent, tool_name="slow")),
+        service.request(ApprovalRequest(agent=agent, tool_name="quick")),
+    )
+
+    assert list(outcomes) == ["rejected", "allowed-once"]
+    ids = {data["toolName"]: data["id"] for _, data in agent.logged("approval/asked")}
+    answers = {data["id"]: data["outcome"] for _, data in agent.logged("approval/decided")}
+    assert answers == {ids["slow"]: "rejected", ids["quick"]: "allowed-once"}
+    await ctx.dispose()
+
+
+@aio
+async def test_nothing_is_remembered_of_a_grant() -> None:
+    ctx, service, agent = await mounted()
+    asked: list[Any] = []
+    ctx.on(APPROVAL_REQUEST, answering("allowed-once", asked))
+
+    for _ in range(2):
+        assert await service.request(request(agent, call_id="c1", reason="why")) == "allowed-once"
+
+    assert len(asked) == 2
+    await ctx.dispose()
+
+
+@pytest.mark.parametrize(
+    "data", [{}, {"policy": "always"}, {"policy": None}, {"policy": ["ask"]}, {"policy": "ASK"}]
+)
+@aio
+async def test_a_damaged_policy_refuses(data: Any) -> None:
+    ctx, service, agent = await mounted("ask")
+    asked: list[Any] = []
+    ctx.on(APPROVAL_REQUEST, answering("allowed-once", asked))
+    rows = [
+        {"type": "approval/policy", "seq": 0, "time": 0, "data": {"policy": "ask"}},
+        {"type": "approval/policy", "seq": 1, "time": 0, "data": data},
+    ]
+    agent.session = Session.seeded(SessionHeader(id="a1", created_at=0), rows)
+    agent.open_turn()
+
+    assert service.policy_of(agent.session) == "never"
+    assert await service.request(request(agent)) == "rejected"
+    assert asked == []
+    await ctx.dispose()
+
+
+@aio
+async def test_a_reason_is_logged_as_valid_unicode() -> None:
+    ctx, service, agent = await mounted()
+
+    await service.request(request(agent, reason="half \ud83d of it"))
+
+    ((_, question),) = agent.logged("approval/asked")
+    assert question["reason"] == "half \ufffd of it"
     await ctx.dispose()
 
 
