@@ -78,6 +78,11 @@ BASE: dict[str, dict[str, Any]] = {
     "fs-observation-policy": {},
     "tools": {},
     "timeout-policy": {},
+    "spill-local": {},
+    "spill-policy": {"config": {"maxInlineBytes": 50000}},
+    "repeat-tool-reminder": {
+        "config": {"thresholds": [3, 5, 8], "argumentsPreviewChars": 500, "blockAt": 20, "endTurnAt": 30}
+    },
     "tool-bash": {"disabled": "platform == 'win32'"},
     "tool-fs": {},
     "tool-fs-search": {"config": {"sampleOverCapGlobResults": False}},

@@ -42,7 +42,8 @@ DISPENSABLE = [
     "session-persistence-jsonl", "session-checkpoint-policy", "session-stats",
     "session-projection-cache", "session-composition", "session-query-sqlite", "session-telemetry-otel",
     "permission", "commands", "user-questions",
-    "fs-observation-policy", "timeout-policy", "token-meter", "tool-bash", "tool-fs", "tool-fs-search",
+    "fs-observation-policy", "timeout-policy", "spill-local", "spill-policy", "repeat-tool-reminder",
+    "token-meter", "tool-bash", "tool-fs", "tool-fs-search",
 ]  # fmt: skip
 """Without these a question is answered all the same."""
 OTHERWISE = ["llm-deepseek", "headless-runner"]

@@ -106,7 +106,7 @@ async def test_a_reminder_stands_before_the_next_request_and_before_what_else_th
         await prompted(it)
 
         last = it.model.requests[-1].messages
-        assert [message["content"][0]["text"] for message in last[-2:]] == [NUDGE, "context"]  # type: ignore[typeddict-item]
+        assert [message["content"][0]["text"] for message in last[-2:]] == [NUDGE, "context"]
 
 
 @aio
@@ -292,7 +292,7 @@ async def test_at_a_count_the_turn_is_ended_with_a_logged_reason_and_what_waits_
         assert len(ran) == 2
         assert len(results(agent)) == 5
         assert len(data_of(agent.session, "turn/start")) == 1
-        assert [message["content"][0]["text"] for message in agent.inbox.next_turn] == ["next"]  # type: ignore[typeddict-item]
+        assert [message["content"][0]["text"] for message in agent.inbox.next_turn] == ["next"]
 
 
 @aio
