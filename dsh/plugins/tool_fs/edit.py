@@ -1,7 +1,7 @@
 """The tool `edit`: replace one piece of text in a file by another, literally."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dsh.capabilities.fs import FS, FS_EDIT_INTENT, FsEditIntent, FsEditRequest, FsIntent, Present
 from dsh.kernel import Context, ScopeTarget
@@ -11,6 +11,9 @@ from dsh.tools.definition import Args, ToolDefinition, ToolOutput
 from dsh.tools.error import ToolError
 from dsh.tools.execution import ToolExecution
 from dsh.tools.typed import typed_tool
+
+if TYPE_CHECKING:
+    from dsh.tools.presentation import CallCard, Outcome, ResultCard
 
 SECTION = (
     "`edit` finds `old_string` literally. Copy it from what `read` showed, without the line numbers, and "
@@ -77,6 +80,8 @@ def edit_tool(ctx: Context) -> ToolDefinition:
         output=ToolOutput(_VALUE, _render, _meta),
         execute=execute,
         resources=writes(fs),
+        present_call=_call_card,
+        present_result=_result_card,
     )
 
 
@@ -99,3 +104,15 @@ def _render(args: Args, value: Mapping[str, Any]) -> str:
 
 def _meta(args: Args, value: Mapping[str, Any]) -> dict[str, Any]:
     return {"diffs": file_diffs(args["file_path"], value["before"], value["after"])}
+
+
+def _call_card(args: Args) -> "CallCard":
+    from dsh.plugins.tool_fs import card  # only displays need it
+
+    return card.edit_call(args)
+
+
+def _result_card(args: Args, outcome: "Outcome") -> "ResultCard | None":
+    from dsh.plugins.tool_fs import card
+
+    return card.change_result(args, outcome)

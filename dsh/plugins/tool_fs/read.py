@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import aclosing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dsh.capabilities.fs import FS, Absent, FileSystem, FsError, FsInfo, FsTarget, Present
 from dsh.kernel import Context
@@ -15,6 +15,9 @@ from dsh.tools.definition import Args, Resources, ToolDefinition, ToolOutput
 from dsh.tools.error import ToolError
 from dsh.tools.execution import ToolCall, ToolExecution
 from dsh.tools.typed import typed_tool
+
+if TYPE_CHECKING:
+    from dsh.tools.presentation import CallCard, Outcome, ResultCard
 
 COUNTED_CHARS = 64 * 1024 * 1024
 """How far a large file is read on after its window is complete, to tell the exact number of lines."""
@@ -89,6 +92,8 @@ def read_tool(ctx: Context, config: Config) -> ToolDefinition:
         execute=execute,
         concurrency_safe=True,
         resources=resources,
+        present_call=_call_card,
+        present_result=_result_card,
     )
 
 
@@ -183,3 +188,15 @@ def _footer(value: Mapping[str, Any], limit: int, config: Config) -> str:
     if len(lines) < limit:
         return f"({shown}; a page holds at most {config.read_max_bytes} bytes. {more}"
     return f"({shown} of {'at least ' if value.get('totalIsMinimum') else ''}{total}. {more}"
+
+
+def _call_card(args: Args) -> "CallCard":
+    from dsh.plugins.tool_fs import card  # only displays need it
+
+    return card.read_call(args)
+
+
+def _result_card(args: Args, outcome: "Outcome") -> "ResultCard | None":
+    from dsh.plugins.tool_fs import card
+
+    return card.read_result(args, outcome)

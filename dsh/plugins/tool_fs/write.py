@@ -1,7 +1,7 @@
 """The tool `write`: create a file, or replace all of one."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dsh.capabilities.fs import FS, FS_WRITE_INTENT, FsIntent, FsWriteIntent, Present
 from dsh.kernel import Context, ScopeTarget
@@ -11,6 +11,9 @@ from dsh.plugins.tool_fs.envelope import envelope
 from dsh.tools.definition import Args, ToolDefinition, ToolOutput
 from dsh.tools.execution import ToolExecution
 from dsh.tools.typed import typed_tool
+
+if TYPE_CHECKING:
+    from dsh.tools.presentation import CallCard, Outcome, ResultCard
 
 SECTION = (
     "`write` replaces a file as a whole. To change a part of an existing file use `edit`: it is cheaper and "
@@ -76,6 +79,8 @@ def write_tool(ctx: Context) -> ToolDefinition:
         output=ToolOutput(_VALUE, _render, _meta),
         execute=execute,
         resources=writes(fs),
+        present_call=_call_card,
+        present_result=_result_card,
     )
 
 
@@ -86,3 +91,15 @@ def _render(args: Args, value: Mapping[str, Any]) -> str:
 
 def _meta(args: Args, value: Mapping[str, Any]) -> dict[str, Any]:
     return {"diffs": file_diffs(args["file_path"], value["before"], value["after"])}
+
+
+def _call_card(args: Args) -> "CallCard":
+    from dsh.plugins.tool_fs import card  # only displays need it
+
+    return card.write_call(args)
+
+
+def _result_card(args: Args, outcome: "Outcome") -> "ResultCard | None":
+    from dsh.plugins.tool_fs import card
+
+    return card.change_result(args, outcome)

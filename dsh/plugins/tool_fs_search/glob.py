@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dsh.plugins.tool_fs_search.config import Config
 from dsh.plugins.tool_fs_search.page import LOST, longest_fitting, sampled, with_notes
@@ -13,6 +13,9 @@ from dsh.tools.definition import Args, ToolDefinition, ToolOutput
 from dsh.tools.error import ToolError
 from dsh.tools.execution import ToolExecution
 from dsh.tools.typed import typed_tool
+
+if TYPE_CHECKING:
+    from dsh.tools.presentation import CallCard, Outcome, ResultCard
 
 VERSION_CONTROL = (".git", ".svn", ".hg", ".bzr", ".jj", ".sl")
 
@@ -67,6 +70,8 @@ def glob_tool(program: SearchProgram, config: Config) -> ToolDefinition:
         ),
         execute=execute,
         timeout_ms=config.timeout_ms,
+        present_call=_call_card,
+        present_result=_result_card,
     )
 
 
@@ -105,3 +110,15 @@ def _meta(value: Mapping[str, Any], config: Config) -> Any:
         return {"shape": "paths", "paths": page[:count], "truncated": count < total, "total": total}
 
     return longest_fitting(len(page), made, config.search_meta_max_bytes)
+
+
+def _call_card(args: Args) -> "CallCard":
+    from dsh.plugins.tool_fs_search import card  # only displays need it
+
+    return card.glob_call(args)
+
+
+def _result_card(args: Args, outcome: "Outcome") -> "ResultCard | None":
+    from dsh.plugins.tool_fs_search import card
+
+    return card.search_result(args, outcome)

@@ -5,7 +5,7 @@ import base64
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dsh.plugins.tool_fs_search.config import Config
 from dsh.plugins.tool_fs_search.error import SearchError
@@ -16,6 +16,9 @@ from dsh.tools.definition import Args, ToolDefinition, ToolOutput
 from dsh.tools.error import ToolError
 from dsh.tools.execution import ToolExecution
 from dsh.tools.typed import typed_tool
+
+if TYPE_CHECKING:
+    from dsh.tools.presentation import CallCard, Outcome, ResultCard
 
 NOT_TEXT = "(line is not valid UTF-8)"
 
@@ -81,6 +84,8 @@ def grep_tool(program: SearchProgram, config: Config) -> ToolDefinition:
         ),
         execute=execute,
         timeout_ms=config.timeout_ms,
+        present_call=_call_card,
+        present_result=_result_card,
     )
 
 
@@ -182,3 +187,15 @@ def _meta(value: Mapping[str, Any], config: Config) -> Any:
         return {"shape": "matches", "files": files, "truncated": count < total, "total": total}
 
     return longest_fitting(len(page), made, config.search_meta_max_bytes)
+
+
+def _call_card(args: Args) -> "CallCard":
+    from dsh.plugins.tool_fs_search import card  # only displays need it
+
+    return card.grep_call(args)
+
+
+def _result_card(args: Args, outcome: "Outcome") -> "ResultCard | None":
+    from dsh.plugins.tool_fs_search import card
+
+    return card.search_result(args, outcome)

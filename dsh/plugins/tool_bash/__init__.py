@@ -7,7 +7,7 @@ they are protocol: displays and policies parse them (`spec/capabilities-core.md`
 import math
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -23,6 +23,9 @@ from dsh.tools.escalation import Escalation
 from dsh.tools.execution import ToolExecution
 from dsh.tools.registry import TOOLS
 from dsh.tools.typed import typed_tool
+
+if TYPE_CHECKING:
+    from dsh.tools.presentation import CallCard, Outcome, ResultCard
 
 inject = [SHELL, SHELL_ENV, TOOLS]
 provide = ()
@@ -122,6 +125,8 @@ class Bash:
             output=ToolOutput(_VALUE, self.render),
             execute=self.execute,
             timeout_ms=None,
+            present_call=_call_card,
+            present_result=_result_card,
         )
 
     async def execute(self, args: Args, execution: ToolExecution) -> dict[str, Any]:
@@ -189,6 +194,18 @@ class Bash:
         elif value["exitCode"]:
             text = _on_new_line(text, f"[exit code: {value['exitCode']}]")
         return text
+
+
+def _call_card(args: Args) -> "CallCard":
+    from dsh.plugins.tool_bash import card  # only displays need it
+
+    return card.call(args)
+
+
+def _result_card(args: Args, outcome: "Outcome") -> "ResultCard | None":
+    from dsh.plugins.tool_bash import card
+
+    return card.result(args, outcome, has_no_end=UNKILLABLE_NOTE)
 
 
 def _value(result: ShellResult) -> dict[str, Any]:
