@@ -44,12 +44,12 @@ def log_price_of_blocks(blocks: Iterable[Mapping[str, Any]]) -> int:
     return _sum(blocks, _log_price_of_block, FRAME)
 
 
-def log_price_of_system(system: str | None) -> int:
+def log_price_of_system(system: JsonValue) -> int:
     """What the system text of a canonical request header costs according to the log format."""
-    return _quarter(system) + FRAME if system else 0
+    return _quarter(_as_text(system)) + FRAME if system else 0
 
 
-def log_price_of_tools(tools: Sequence[JsonValue] | None) -> int:
+def log_price_of_tools(tools: JsonValue) -> int:
     """What the tools of a canonical request header cost according to the log format."""
     return _quarter(encode(tools).decode()) + FRAME if tools else 0
 
@@ -96,7 +96,7 @@ def weight_of_header(header: Mapping[str, Any] | None) -> int:
     if header is None:
         return 0
     system, tools = header.get("system"), header.get("tools")
-    heavy = utf8_length(system) + FRAME_BYTES if system else 0
+    heavy = utf8_length(_as_text(system)) + FRAME_BYTES if system else 0
     return heavy + (len(encode(tools)) if tools else 0)
 
 
@@ -123,6 +123,10 @@ def _sum(blocks: Iterable[JsonValue], measure: Callable[[JsonValue], int], frame
             total += frame
             waiting.extend(inner)
     return total
+
+
+def _as_text(value: JsonValue) -> str:
+    return value if isinstance(value, str) else encode(value).decode()
 
 
 def _text(block: JsonValue) -> str | None:

@@ -13,16 +13,19 @@ import pytest
 from dsh.persistence.jsonl.reader import read_log
 from dsh.persistence.projections import read_rows, sidecar_path, title_of
 from dsh.persistence.view import LogView, build_view
+from dsh.session.projection.context_breakdown import CONTEXT_BREAKDOWN
+from dsh.session.projection.context_pressure import CONTEXT_PRESSURE
 from dsh.session.projection.fold import checkpoint
 from dsh.session.projection.stats import STATS, view
 from dsh.session.projection.title import TITLE
 from dsh.session.projection.todos import TODOS
+from dsh.session.projection.token_usage import TOKEN_USAGE
 from dsh.session.projection.unit import Unit, fold
 from dsh.testing.workspace import Workspace
 from tests.e2e.model import serve
 from tests.e2e.reply import bash, failure, text
 
-UNITS: list[Unit[Any]] = [STATS, TITLE, TODOS]
+UNITS: list[Unit[Any]] = [STATS, TITLE, TODOS, TOKEN_USAGE, CONTEXT_PRESSURE, CONTEXT_BREAKDOWN]
 EAGER = "- {id: session-projection-cache, merge: {writeEveryEvents: 2, writeIntervalMs: 5}}\n"
 
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from dsh.capabilities.token_meter import BaselineKind, Measurement, UnmeasurableLog
-from dsh.plugins.token_meter.calibration import START_RATIO, is_credible, learned_ratio
 from dsh.plugins.token_meter.step import OpenStep
 from dsh.plugins.token_meter.surface import PricedSurface, tokens_of
+from dsh.session.calibration import START_RATIO, is_credible, learned_ratio
 from dsh.session.chunk_run import ChunkRun, Entry, entry_stop
 from dsh.session.derive import project
 from dsh.session.digest import REQUEST_DIGEST
@@ -37,6 +37,16 @@ class _Claim(NamedTuple):
 
     seq: int
     shadowed: frozenset[int]
+
+
+class _Exchange(NamedTuple):
+    """A request and its reply; weights in bytes."""
+
+    sent: int
+    """Of the messages in the request."""
+    output: int
+    """Of all that was streamed."""
+    used: Tokens | None
 
 
 class MeterFold:
@@ -155,22 +165,29 @@ class MeterFold:
         heavy, price = (0, 0) if message is None else (weight(message), log_price(message))
         span = None if event.surface == "append" else self._span(event)
         step = self._step
-        is_reply = event.type == "assistant/message" and step is not None and step.holds(event.data)
-        usage = event.data.get("usage") if is_reply else None
-        anchored: tuple[int, int] | None = None
-        if is_reply and step is not None:
-            sent, output = step.sent_weight(event), step.output_weight(event)
-            if output is None:
-                raise self._broken(event, "it cites events that are no chunks of its step")
-            anchored = sent, heavy if output < 0 else output
+        exchange: _Exchange | None = None
+        if event.type == "assistant/message" and step is not None and step.holds(event.data):
+            exchange = self._exchange(event, step, heavy)
         if span is None:
             self.surface.append(event.seq, heavy, price)
         else:
             self.surface.replace(span, event.seq, heavy, price)
         if step is not None:
             step.surface_changed(event.seq, self.surface.weight)
-        if anchored is not None and isinstance(usage, dict):
-            self._reported(Tokens.of_usage(usage), *anchored)
+        if exchange is not None and exchange.used is not None:
+            self._reported(exchange.used, exchange)
+
+    def _exchange(self, event: SessionEvent, step: OpenStep, heavy: int) -> _Exchange:
+        """The request that a reply answers, and the reply as it came; one that cites nothing, as it is."""
+        streamed = step.streamed(event)
+        if streamed is None:
+            raise self._broken(event, "it cites events that are no chunks of its step")
+        usage = event.data.get("usage")
+        return _Exchange(
+            sent=step.sent_weight(event),
+            output=heavy if event.sources is None else streamed.total(),
+            used=Tokens.of_usage(usage) if isinstance(usage, dict) else None,
+        )
 
     def _span(self, event: SessionEvent) -> tuple[int, int]:
         surface: Any = event.surface
@@ -184,8 +201,9 @@ class MeterFold:
                 raise self._broken(event, f"event {claim.seq} prices another range than is replaced")
         return span
 
-    def _reported(self, used: Tokens, sent: int, output: int) -> None:
+    def _reported(self, used: Tokens, exchange: _Exchange) -> None:
         """A provider has told what a request and its reply came to."""
+        sent, output = exchange.sent, exchange.output
         prompt = used.input + used.cache_read + used.cache_write
         self.anchor, self._is_anchored = None, False
         if self.header is None or not is_credible(prompt + used.output, self.head_weight + sent + output):

@@ -51,11 +51,9 @@ class OpenStep:
             moment = self.dispatched
         return next(weight for seq, weight in reversed(self._changes) if seq < moment)
 
-    def output_weight(self, reply: SessionEvent) -> int | None:
-        """What the cited chunks make; -1 where the message does not cite; None where it cites others."""
-        if reply.sources is None:
-            return -1
-        cited = sorted(reply.sources)
+    def streamed(self, reply: SessionEvent) -> OutputWeight | None:
+        """What the chunks that a message cites make; None where it cites other events."""
+        cited = sorted(reply.sources or ())
         output, found = OutputWeight(), 0
         for entry, start, stop in self._pieces:
             first, last = bisect_left(cited, start), bisect_left(cited, stop)
@@ -66,4 +64,4 @@ class OpenStep:
                 output.add_run(entry, [entry.texts[seq - entry.seq0] for seq in cited[first:last]])
             else:
                 output.add_chunk(entry.data.get("chunk"))
-        return output.total() if found == len(cited) else None
+        return output if found == len(cited) else None

@@ -9,10 +9,13 @@ from hypothesis import strategies as st
 
 from dsh.session.chunk_run import Entry, expand
 from dsh.session.event import SessionEvent
+from dsh.session.projection.context_breakdown import CONTEXT_BREAKDOWN
+from dsh.session.projection.context_pressure import CONTEXT_PRESSURE
 from dsh.session.projection.error import InvalidState
 from dsh.session.projection.stats import STATS
 from dsh.session.projection.title import TITLE
 from dsh.session.projection.todos import TODOS
+from dsh.session.projection.token_usage import TOKEN_USAGE
 from dsh.session.projection.unit import Unit, fold, span
 from dsh.session.value import freeze
 from dsh.session.vocabulary import KNOWN
@@ -21,7 +24,7 @@ from tests.session.projection.build import Timed, pieces
 from tests.session.test_corpus import SOUND, read
 from tests.session.test_laws import played, plays
 
-UNITS: list[Unit[Any]] = [STATS, TITLE, TODOS]
+UNITS: list[Unit[Any]] = [STATS, TITLE, TODOS, TOKEN_USAGE, CONTEXT_PRESSURE, CONTEXT_BREAKDOWN]
 json_data = st.recursive(
     st.none()
     | st.booleans()
