@@ -4,9 +4,11 @@ Everything that goes out is a function of what is registered and of the variable
 time, on chance or on the order in which rows were loaded, so the text is the same in every run.
 """
 
+import inspect
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -25,9 +27,11 @@ from dsh.agent.prompt import (
     VariableValue,
 )
 from dsh.kernel import Context, Effect, ScopeTarget, Service
-from dsh.kernel.layer import Layers
+from dsh.kernel.foreign import contained
+from dsh.kernel.layer import Contributions, Layers, Undo
 from dsh.session.message import ToolSchema
 from dsh.tools.registry import ToolRegistry
+from dsh.unicode import valid
 
 T = TypeVar("T")
 
@@ -77,7 +81,7 @@ class PromptRegistry(Service):
         self._sections: Layers[_Section] = Layers(_duplicate("section"))
         self._variables: Layers[VariableValue] = Layers(_duplicate("variable"))
         self._contexts: Layers[_Contribution] = Layers(_duplicate("runtime context"))
-        self._suppressed: Layers[bool] = Layers(_duplicate("suppression of runtime context"))
+        self._suppressed: Contributions[bool] = Contributions()
         if include_identity:
             self._sections.insert(None, "harness:identity", _Section(IDENTITY_ORDER, IDENTITY))
         if persona:
@@ -87,48 +91,68 @@ class PromptRegistry(Service):
     # -- registration ----------------------------------------------------------------------------
 
     def section(self, name: str, order: float, text: SectionText, *, complete: bool = False) -> Effect:
-        return self._register(self._sections, name, _Section(order, text, complete))
+        entry = _Section(_checked(name, order, text), text, complete)
+        return self._register(lambda scope: self._sections.insert(scope, name, entry), name)
 
     def variable(self, name: str, value: VariableValue) -> Effect:
         if not _NAME.fullmatch(name):
             raise PromptError(f"prompt variable {name!r}: a name is {_NAME.pattern}", code="INVALID_VARIABLE")
-        return self._register(self._variables, name, value)
+        if not callable(value):
+            raise PromptError(f"prompt variable {name!r}: expected a function", code="INVALID_VARIABLE")
+        return self._register(lambda scope: self._variables.insert(scope, name, value), name)
 
     def context(self, name: str, order: float, text: ContextText) -> Effect:
-        return self._register(self._contexts, name, _Contribution(order, text))
+        entry = _Contribution(_checked(name, order, text), text)
+        return self._register(lambda scope: self._contexts.insert(scope, name, entry), name)
 
     def suppress_runtime_context(self) -> Effect:
-        return self._register(self._suppressed, "all", True)
+        return self._register(lambda scope: self._suppressed.add(scope, True), "without runtime context")
 
-    def _register(self, layers: Layers[T], name: str, value: T) -> Effect:
-        undo = layers.insert(self.ctx.scope, name, value)
-        try:
-            return self.ctx.effect(lambda: undo, f"systemPrompt {name}")
-        except Exception:
-            undo()
-            raise
+    def _register(self, add: Callable[[object | None], Undo], name: str) -> Effect:
+        scope = self.ctx.scope
+        return self.ctx.effect(lambda: add(scope), f"systemPrompt {name}")
 
     # -- assembly --------------------------------------------------------------------------------
 
     async def assemble(self, context: PromptContext) -> PromptAssembly:
         scope = context.agent
-        variables = {name: value(context) for name, value in self._variables.view(scope).items()}
+        variables = {
+            name: _told(f"variable {name!r}", value, context)
+            for name, value in self._variables.view(scope).items()
+        }
         request = AssembleRequest(context, variables)
+        rendered: tuple[PromptSection, ...] | None = None
 
         async def innermost() -> PromptAssembly:
-            return PromptAssembly(
-                self._rendered(request), self._schemas(scope), self._runtime_context(context)
-            )
+            nonlocal rendered
+            rendered = self._rendered(request)
+            return PromptAssembly(rendered, self._schemas(scope), self._runtime_context(context))
 
-        answer = await self.owner_ctx.waterfall(
+        found: Any = await self.owner_ctx.waterfall(
             SYSTEM_PROMPT_ASSEMBLE, request, innermost, subject=ScopeTarget(scope)
         )
-        alone = [section for section in answer.sections if section.complete and section.text]
-        if len(alone) > 1:
-            names = ", ".join(section.name for section in alone)
-            raise PromptError(f"several sections claim to be the whole prompt: {names}")
-        if alone:
-            answer = msgspec.structs.replace(answer, sections=tuple(alone))
+        if not isinstance(found, PromptAssembly):
+            raise PromptError(
+                f"a listener of {SYSTEM_PROMPT_ASSEMBLE.name} answered {type(found).__name__}, "
+                "expected a PromptAssembly",
+                hint="it returns what `await next()` gave it, or a PromptAssembly of its own",
+            )
+        return self._ruled(found, self._rendered(request) if rendered is None else rendered, scope)
+
+    def _ruled(
+        self, answer: PromptAssembly, rendered: Sequence[PromptSection], scope: object | None
+    ) -> PromptAssembly:
+        """What listeners may not change: the one complete section, and that runtime context is left out."""
+        claims = {s.name: s for s in (*answer.sections, *rendered) if s.complete and s.text}
+        if len(claims) > 1:
+            names = ", ".join(sorted(claims))
+            raise PromptError(
+                f"several sections claim to be the whole prompt: {names}",
+                code="SEVERAL_COMPLETE_SECTIONS",
+                hint="unmount one of the rows that add them, or shadow its section by one without text",
+            )
+        if claims:
+            answer = msgspec.structs.replace(answer, sections=tuple(claims.values()))
         if not self._shows_context(scope):
             answer = msgspec.structs.replace(answer, context=())
         return answer
@@ -136,9 +160,10 @@ class PromptRegistry(Service):
     def _rendered(self, request: AssembleRequest) -> tuple[PromptSection, ...]:
         sections = []
         for name, entry in self._sections.view(request.context.agent).items():
-            raw = entry.text if isinstance(entry.text, str) else entry.text(request.context)
+            where = f"section {name!r}"
+            raw = entry.text if isinstance(entry.text, str) else _told(where, entry.text, request.context)
             if raw:
-                text = _substitute(raw, request.variables, name)
+                text = valid(_substitute(raw, request.variables, where))
                 sections.append(PromptSection(name, text, entry.order, entry.complete))
         return tuple(sorted(sections, key=lambda section: (section.order, section.name)))
 
@@ -147,8 +172,8 @@ class PromptRegistry(Service):
             return ()
         sections = []
         for name, entry in self._contexts.view(context.agent).items():
-            if text := entry.text(context):
-                sections.append(PromptSection(name, text, entry.order))
+            if text := _told(f"runtime context {name!r}", entry.text, context):
+                sections.append(PromptSection(name, valid(text), entry.order))
         return tuple(sorted(sections, key=lambda section: (section.order, section.name)))
 
     def _shows_context(self, scope: object | None) -> bool:
@@ -160,8 +185,12 @@ class PromptRegistry(Service):
         if order is None:
             return tuple(visible[name] for name in sorted(visible))
         for name in order:
-            if name != UNLISTED and name not in visible and self._tools.get(name) is None:
-                raise PromptError(f"toolOrder names {name!r}, which no row provides", code="UNKNOWN_TOOL")
+            if name != UNLISTED and name not in visible and not self._tools.knows(name):
+                raise PromptError(
+                    f"toolOrder names {name!r}, which no row provides",
+                    code="UNKNOWN_TOOL",
+                    hint="correct the name in the config of row system-prompt, or mount the tool's row",
+                )
         rest = sorted(visible.keys() - set(order))
         names = [n for listed in order for n in (rest if listed == UNLISTED else [listed])]
         return tuple(visible[name] for name in names if name in visible)
@@ -172,6 +201,37 @@ def _duplicate(kind: str) -> Callable[[str], PromptError]:
         return PromptError(f"{kind} {name!r} is registered already in this layer", code="DUPLICATE_NAME")
 
     return error
+
+
+def _checked(name: object, order: object, text: object) -> float:
+    """The order of a contribution; nothing is believed of what plugins hand in."""
+    if not isinstance(name, str) or not name:
+        raise PromptError(f"a contribution to the prompt has a name, found {name!r:.60}")
+    if type(order) not in (int, float) or not math.isfinite(order):  # type: ignore[arg-type]
+        raise PromptError(f"contribution {name!r}: its order is a finite number, found {order!r:.60}")
+    if not (isinstance(text, str) or callable(text)):
+        raise PromptError(
+            f"contribution {name!r}: expected a text or a function, found {type(text).__name__}"
+        )
+    return order  # type: ignore[return-value]
+
+
+def _told(where: str, text: Callable[[PromptContext], str | None], context: PromptContext) -> str | None:
+    """What a plugin's function says; whatever else it does is an error that names it."""
+    try:
+        found: object = text(context)
+    except BaseException as raised:
+        raise PromptError(f"{where} could not be told", code="PROMPT_CONTRIBUTION") from contained(
+            raised, f"the function of {where}"
+        )
+    if found is None or isinstance(found, str):
+        return found
+    if inspect.iscoroutine(found):
+        found.close()
+    raise PromptError(
+        f"{where}: its function answered {type(found).__name__}, expected a text or None",
+        code="PROMPT_CONTRIBUTION",
+    )
 
 
 def _checked_order(order: Sequence[str] | None) -> tuple[str, ...] | None:
@@ -190,11 +250,19 @@ def _substitute(text: str, variables: Mapping[str, str | None], where: str) -> s
     def value(match: re.Match[str]) -> str:
         name = match[1]
         if not _NAME.fullmatch(name):
-            raise PromptError(f"section {where!r}: {match[0][:60]!r} is no variable reference")
+            raise PromptError(
+                f"{where}: {match[0][:60]!r} is no variable reference",
+                code="PROMPT_VARIABLE",
+                hint=f"a reference is `{{{{name}}}}` with a name of {_NAME.pattern}",
+            )
         found = variables.get(name)
         if found is None:
             problem = "has no value" if name in variables else "is not defined"
-            raise PromptError(f"section {where!r}: variable {name!r} {problem}", code="PROMPT_VARIABLE")
+            raise PromptError(
+                f"{where}: variable {name!r} {problem}",
+                code="PROMPT_VARIABLE",
+                hint=f"defined here: {', '.join(sorted(variables)) or 'none'}",
+            )
         return found
 
     return _REFERENCE.sub(value, text)
