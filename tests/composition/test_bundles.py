@@ -57,6 +57,7 @@ BASE: dict[str, dict[str, Any]] = {
     "system-prompt": {"config": {"persona": ""}},
     "token-meter": {},
     "compaction-basic": {},
+    "command-compact": {},
     "tool-result-pruner": {"config": {"thresholdChars": 8192, "headChars": 4096, "tailChars": 1024}},
     "sandbox-policy": {"config": {"mode": MODE, "workspaceRoot": "cwd"}},
     "approval": {"config": {"policy": f"'never' if {MODE} == 'danger-full-access' else 'ask'"}},
