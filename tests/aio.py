@@ -2,9 +2,10 @@
 
 import asyncio
 import functools
-import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec
+
+from dsh.testing.clock import VirtualTimeLoop
 
 P = ParamSpec("P")
 
@@ -19,7 +20,7 @@ def aio_in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callabl
 
     Not for tests with threads, processes or sockets, whose time passes outside.
     """
-    return _running(test, _VirtualLoop)
+    return _running(test, VirtualTimeLoop)
 
 
 def _running(
@@ -37,26 +38,3 @@ def _running(
             runner.run(body())
 
     return run
-
-
-class _Jumping(selectors.SelectSelector):
-    """Where a selector would wait for a time, this one lets the time pass at once."""
-
-    passed_s = 0.0
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout is None:
-            return super().select(None)
-        events = super().select(0)
-        if not events:
-            self.passed_s += max(timeout, 0)
-        return events
-
-
-class _VirtualLoop(asyncio.SelectorEventLoop):
-    def __init__(self) -> None:
-        self._jumping = _Jumping()
-        super().__init__(self._jumping)
-
-    def time(self) -> float:
-        return self._jumping.passed_s
