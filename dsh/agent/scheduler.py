@@ -10,9 +10,13 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from dsh.agent.claims import Claims
 from dsh.agent.grace import NoOutcome
 from dsh.agent.step_scope import StepScope
 from dsh.agent.tool_row import log_call, log_result
+from dsh.session.error import InvalidEvent, JsonError
+from dsh.session.message import Message
+from dsh.session.value import freeze
 from dsh.tools.arguments import parse_arguments
 from dsh.tools.definition import Resources
 from dsh.tools.execution import ToolCall, ToolFailure, ToolResult
@@ -22,6 +26,11 @@ from dsh.tools.pipeline import Invocation
 SCHEDULER_FAILED = ToolFailure.of(
     "the harness failed while it was handling this call, so its outcome is unknown; check what it did "
     "before repeating it",
+    name="ToolSchedulerError",
+    code="TOOL_SCHEDULER_FAILED",
+)
+SCHEDULER_FAILED_BEFORE = ToolFailure.of(
+    "the harness failed while it was preparing this call; it has not run",
     name="ToolSchedulerError",
     code="TOOL_SCHEDULER_FAILED",
 )
@@ -67,10 +76,6 @@ class _Started:
         self.is_logged = False
 
     @property
-    def is_running(self) -> bool:
-        return self.task is not None and not self.task.done()
-
-    @property
     def is_settled(self) -> bool:
         return self.made_up is not None or (self.task is not None and self.task.done())
 
@@ -84,6 +89,9 @@ class _Batch:
         self._cap = scope.services.max_parallel_tool_calls()
         self._waiting = deque(calls)
         self._uncommitted: deque[_Started] = deque()
+        self._claims = Claims()
+        self._running: set[asyncio.Task[None]] = set()
+        """The bodies at work; one that has ended may stay for a tick."""
         self._is_concluded = False
 
     async def run(self) -> bool:
@@ -91,7 +99,7 @@ class _Batch:
         try:
             while self._waiting and not signal.cancelled:
                 resources = self._tools.resources(self._waiting[0].call)
-                if self._may_start(resources):
+                if len(self._running) < self._cap and self._claims.admits(resources):
                     await self._start_next(resources)
                 else:
                     await self._wait_for_one()
@@ -104,22 +112,10 @@ class _Batch:
             await self._quiesce()
             raise
         except asyncio.CancelledError:
-            for task in self._running():
+            for task in self._running:
                 task.cancel()
             raise
         return self._is_concluded
-
-    def _may_start(self, wanted: Resources | None) -> bool:
-        if len(self._running()) >= self._cap:
-            return False
-        if wanted is None:
-            return not self._uncommitted
-        return not any(
-            started.resources is None or wanted.conflicts(started.resources) for started in self._uncommitted
-        )
-
-    def _running(self) -> list["asyncio.Task[None]"]:
-        return [s.task for s in self._uncommitted if s.task is not None and not s.task.done()]
 
     # -- start -----------------------------------------------------------------------------------
 
@@ -129,12 +125,15 @@ class _Batch:
         started = _Started(call, log_call(self._scope, call, raw), invocation, resources)
         self._waiting.popleft()
         self._uncommitted.append(started)
+        self._claims.add(resources)
         try:
             await self._scope.grace.wait(invocation.prepare(), f"a policy of tool {call.name}")
         except NoOutcome as error:
             started.made_up = self._unreviewed(started, error)
         else:
-            started.task = asyncio.create_task(self._dispatch(started), name=f"tool {call.name}")
+            started.task = task = asyncio.create_task(self._dispatch(started), name=f"tool {call.name}")
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
 
     async def _dispatch(self, started: _Started) -> None:
         try:
@@ -144,23 +143,30 @@ class _Batch:
 
     async def _wait_for_one(self) -> None:
         """Until some body has ended."""
-        if running := self._running():
-            await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        if self._running:
+            await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
 
     # -- commit ----------------------------------------------------------------------------------
 
     async def _commit_ready(self) -> None:
         while self._uncommitted and self._uncommitted[0].is_settled:
             await self._commit(self._uncommitted[0])
-            self._uncommitted.popleft()
+            self._claims.remove(self._uncommitted.popleft().resources)
 
     async def _commit(self, started: _Started) -> None:
         result = await self._result_of(started)
         log_result(self._scope, started.call.call_id, result, started.call_seq)
         started.is_logged = True
         for message in result.additional_contexts:
-            self._scope.agent.inbox.append("next-step", message)
+            self._hand_on(started.call, message)
         self._is_concluded = self._is_concluded or result.concludes_turn
+
+    def _hand_on(self, call: ToolCall, message: Message) -> None:
+        """Give the model a message at its next step; one that cannot wait there is the tool's own mistake."""
+        try:
+            self._scope.agent.inbox.append("next-step", message)
+        except InvalidEvent as error:
+            self._scope.services.ctx.logger.warning("a message of tool %s is dropped: %s", call.name, error)
 
     async def _result_of(self, started: _Started) -> ToolResult:
         if started.task is not None:
@@ -193,8 +199,8 @@ class _Batch:
 
         What the log still refuses is left to crash repair; the first failure is the one that is told.
         """
-        while running := self._running():
-            await asyncio.wait(running)
+        while self._running:
+            await asyncio.wait(self._running)
         try:
             for started in self._uncommitted:
                 if not started.is_logged:
@@ -211,15 +217,20 @@ class _Batch:
             except Exception:
                 self._scope.services.ctx.logger.debug("commit of %s failed", started.call.name, exc_info=True)
         if not started.is_logged:
-            log_result(self._scope, started.call.call_id, SCHEDULER_FAILED, started.call_seq)
+            failure = SCHEDULER_FAILED if started.invocation.body_started else SCHEDULER_FAILED_BEFORE
+            log_result(self._scope, started.call.call_id, failure, started.call_seq)
 
 
 def _asked(block: Mapping[str, Any], scope: StepScope) -> _Asked:
     parsed = parse_arguments(block["arguments"])
+    try:
+        arguments = freeze(parsed.value, "arguments", stored=True)
+    except JsonError:  # the call will say so
+        arguments = parsed.value
     call = ToolCall(
         call_id=block["id"],
         name=block["name"],
-        arguments=parsed.value,
+        arguments=arguments,
         arguments_problem=parsed.problem,
         agent=scope.agent,
         signal=scope.signal,

@@ -21,7 +21,8 @@ def contained(error: BaseException, who: str) -> Exception:
         return error
     if isinstance(error, asyncio.CancelledError | GeneratorExit) and _is_going_down(error):
         raise error
-    said = f": {error}" if str(error) else ""
+    text = text_of(error)
+    said = f": {text}" if text else ""
     failure = KernelError(f"{who} raised {type(error).__name__}{said}", code="FOREIGN_EXIT")
     failure.__context__ = error
     return failure
@@ -29,13 +30,18 @@ def contained(error: BaseException, who: str) -> Exception:
 
 def told(error: BaseException) -> str:
     """What a line of the log says of an error: ours its own words, somebody's its type before them."""
-    try:
-        text = str(error)
-    except Exception as failure:
-        text = f"its text cannot be had ({type(failure).__name__})"
+    text = text_of(error)
     if isinstance(error, DshError):
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def text_of(error: BaseException) -> str:
+    """The text of an error, whatever its `__str__` does."""
+    try:
+        return str(error)
+    except BaseException as failure:
+        return f"its text cannot be had ({type(failure).__name__})"
 
 
 def _is_going_down(error: BaseException) -> bool:

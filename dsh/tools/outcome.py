@@ -1,6 +1,6 @@
 """How values and exceptions become results: checked, rendered, frozen."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -8,10 +8,14 @@ import msgspec
 from dsh.errors import DshError
 from dsh.session.error import JsonError
 from dsh.session.message import Message
+from dsh.session.payload.block import blocks as check_blocks
+from dsh.session.payload.block import user_message as check_user_message
+from dsh.session.payload.shape import Misfit
 from dsh.session.value import clean, freeze
 from dsh.tools.definition import Blocks, ToolDefinition
 from dsh.tools.error import AbortError, ToolOutputError
 from dsh.tools.execution import ToolExecution, ToolFailure, ToolResult, ToolSuccess
+from dsh.tools.foreign import called
 from dsh.tools.schema import validate
 from dsh.unicode import valid
 
@@ -23,7 +27,7 @@ def error_text(error: BaseException) -> str:
     """The message of an exception, whatever its `__str__` does; its class name where it has none."""
     try:
         return valid(str(error)) or type(error).__name__
-    except Exception:
+    except BaseException:
         return type(error).__name__
 
 
@@ -65,9 +69,9 @@ def success_of(definition: ToolDefinition, execution: ToolExecution, value: Any)
         raise ToolOutputError(f"{tool} returned a value that breaks its schema: {'; '.join(violations[:20])}")
     meta: Any = msgspec.UNSET
     try:
-        content = content_of(output.render(execution.arguments, value))
+        content = content_of(called("render", output.render, execution.arguments, value))
         if output.presentation_meta is not None and execution.parent is None:
-            found = output.presentation_meta(execution.arguments, value)
+            found = called("presentation_meta", output.presentation_meta, execution.arguments, value)
             meta = msgspec.UNSET if found is None else clean(freeze(found, "meta"))
     except Exception as error:
         raise ToolOutputError(f"{tool} cannot show its value: {error_text(error)}") from error
@@ -76,6 +80,8 @@ def success_of(definition: ToolDefinition, execution: ToolExecution, value: Any)
 
 def content_of(rendered: str | Blocks) -> Content:
     """Content blocks as the log takes them: a text becomes one block, everything is frozen and valid Unicode.
+
+    Blocks of an unknown type pass; those of a known one have its fields.
 
     Raises:
         ToolOutputError: these are no blocks.
@@ -91,7 +97,23 @@ def content_of(rendered: str | Blocks) -> Content:
     for at, block in enumerate(blocks):
         if not isinstance(block, Mapping) or not isinstance(block.get("type"), str):
             raise ToolOutputError(f'content[{at}] must be a block with a "type"')
+    _fits(check_blocks, "content", blocks)
     return tuple(blocks)
+
+
+def _contexts(given: tuple[Message, ...]) -> tuple[Message, ...]:
+    """User messages as the inbox takes them."""
+    frozen = tuple(clean(freeze(message, "additional context")) for message in given)
+    for message in frozen:
+        _fits(check_user_message, "additional context", message)
+    return frozen
+
+
+def _fits(check: Callable[[Any], None], what: str, value: Any) -> None:
+    try:
+        check(value)
+    except Misfit as misfit:
+        raise ToolOutputError(f"{what}{misfit.path}: {misfit.problem}") from None
 
 
 def blocked(feedback: Blocks, contexts: tuple[Message, ...]) -> ToolFailure:
@@ -110,9 +132,7 @@ def settled(result: ToolResult) -> ToolResult:
             result,
             content=content_of(result.content),
             meta=result.meta if result.meta is msgspec.UNSET else clean(freeze(result.meta, "meta")),
-            additional_contexts=tuple(
-                clean(freeze(message, "additional context")) for message in result.additional_contexts
-            ),
+            additional_contexts=_contexts(result.additional_contexts),
         )
     except Exception as error:
         return failure_of(ToolOutputError(error_text(error)))

@@ -8,7 +8,6 @@ No stage raises for what a tool or a listener does: failures are results. Outcom
 policy skip the review; denials, unknown tools and failed bodies pass it (`spec/tools.md` §3).
 """
 
-import asyncio
 from collections.abc import Awaitable
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
@@ -17,7 +16,6 @@ import msgspec
 
 from dsh.capabilities.approval import APPROVAL, ApprovalRequest
 from dsh.kernel import Cancelled, CancelToken, Context, ScopeTarget
-from dsh.kernel.foreign import contained
 from dsh.session.value import freeze
 from dsh.tools.definition import ToolDefinition
 from dsh.tools.error import ToolError, ToolNotFoundError
@@ -36,6 +34,7 @@ from dsh.tools.event import (
     Settled,
 )
 from dsh.tools.execution import ToolCall, ToolExecution, ToolFailure, ToolResult, ToolSuccess
+from dsh.tools.foreign import called, exit_of
 from dsh.tools.layer import Guard
 from dsh.tools.outcome import aborted, blocked, content_of, failure_of, settled, success_of
 
@@ -151,7 +150,7 @@ class Invocation:
                 "expected Allow, Deny or Ask"
             )
         for guard in self._tools.guards(self._call.agent):
-            reason: object = guard(self.execution)
+            reason: object = called("a guard", guard, self.execution)
             if reason is not None:
                 if not isinstance(reason, str):
                     raise ToolError(f"a guard answered {type(reason).__name__}, expected a reason or None")
@@ -264,7 +263,7 @@ class Invocation:
         if self._finalizer is None:
             return result
         try:
-            content = self._finalizer(self.execution, result)
+            content = called("finalize_content", self._finalizer, self.execution, result)
             return result if content is None else msgspec.structs.replace(result, content=content_of(content))
         except Exception as error:
             return settled(failure_of(error))
@@ -307,16 +306,4 @@ async def _contained(awaitable: Awaitable[T], who: str) -> T:
     try:
         return await awaitable
     except BaseException as error:
-        if contained(error, who) is error:
-            raise
-        raise ToolError(f"{who} failed: {_told(error)}") from None
-
-
-def _told(error: BaseException) -> str:
-    match error:
-        case asyncio.CancelledError():
-            return "a task that it waited for was cancelled"
-        case SystemExit():
-            return f"it tried to end the process (exit {error.code})"
-        case _:
-            return f"it raised {type(error).__name__}" + (f": {error}" if str(error) else "")
+        raise exit_of(error, who)  # noqa: B904 -- the same one, or made of it

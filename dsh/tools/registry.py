@@ -22,6 +22,7 @@ from dsh.tools.definition import RESERVED_NAME, Resources, ToolDefinition, ToolO
 from dsh.tools.error import ToolRegistrationError
 from dsh.tools.event import TOOLS_CHANGE, ToolsChanged
 from dsh.tools.execution import ToolCall, ToolResult
+from dsh.tools.foreign import called
 from dsh.tools.layer import Guard, Restriction, ToolLayers
 from dsh.tools.pipeline import Invocation
 from dsh.tools.schema import check_schema
@@ -153,13 +154,7 @@ class ToolRegistry(Service):
         """
         definition = self.get(call.name, call.agent)
         try:
-            if definition is None:
-                return None
-            if definition.resources is not None:
-                touched = definition.resources(call.arguments, call)
-                return touched if isinstance(touched, Resources) else None
-            safe = definition.is_concurrency_safe
-            return Resources() if safe is not None and safe(call.arguments) is True else None
+            return None if definition is None else called("resources", _touched, definition, call)
         except Exception:
             return None
 
@@ -215,6 +210,16 @@ class ToolRegistry(Service):
         await invocation.prepare()
         await invocation.dispatch()
         return await invocation.finalize()
+
+
+def _touched(definition: ToolDefinition, call: ToolCall) -> Resources | None:
+    """What the tool says that the call touches; nothing is believed of what it answers."""
+    if definition.resources is not None:
+        found: Any = definition.resources(call.arguments, call)
+        is_right = type(found) is Resources and type(found.reads) is type(found.writes) is frozenset
+        return found if is_right else None
+    safe = definition.is_concurrency_safe
+    return Resources() if safe is not None and safe(call.arguments) is True else None
 
 
 def _checked(found: Any) -> ToolDefinition:

@@ -673,13 +673,19 @@ async def test_what_accept_may_not_do(decision: Accept, tool_fails: bool, proble
     assert result.is_error and problem in text(result)
 
 
+IMAGE = {
+    "type": "image",
+    "attachment": {"attachmentId": "a", "mediaType": "image/png", "bytes": 1, "width": 1, "height": 1},
+}
+
+
 @aio
 async def test_block_puts_its_feedback_and_only_its_own_contexts_in_place() -> None:
     ctx, tools = new_registry()
     tools.register(tool("t", body(lambda e: e.defer_context(note("tool's")))))
     feedback: list[dict[str, Any]] = [
         {"type": "text", "text": "first"},
-        {"type": "image", "attachment": {}},
+        IMAGE,
         {"type": "text", "text": "last"},
     ]
     ctx.on(TOOLS_POST_EXECUTE, answering(Block(feedback=feedback, additional_contexts=(note("listener's"),))))
