@@ -26,7 +26,7 @@ from dsh.session.store import SESSION_DISPOSED
 
 provide = [SPILL_STORE]
 
-HINT = "Page through it with `read` (offset, limit) or search it with `grep`."
+HINT = "Page through it with `read`, by offset and limit, or search it with `grep`."
 NAME_LIMIT = 200
 """Characters of an encoded name; with what stands before it a file name stays within 255."""
 

@@ -1,4 +1,4 @@
-"""Row `session-title-llm`: what the model is asked, within which limits, and what a failure costs: the title."""
+"""Row `session-title-llm`: what the model is asked, within which limits; what a failure costs: the title."""
 
 import asyncio
 import json

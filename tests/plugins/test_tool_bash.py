@@ -155,6 +155,25 @@ async def test_markers_stay_last_behind_truncated_output() -> None:
 
 
 @aio
+async def test_two_long_streams_fit_into_one_result_each_with_its_file() -> None:
+    async with machine() as ctx:
+        shown = text(await bash(ctx, command="seq 1 20000; seq 1 20000 >&2; exit 3", description="d"))
+
+        assert 47_000 < len(shown) < 50_000
+        assert shown.count("20000\n[output truncated; full output: /") == 2
+        assert shown.endswith("]\n[exit code: 3]")
+
+
+@aio
+async def test_a_long_stream_without_a_file_is_shown_as_far_as_it_was_kept() -> None:
+    async with machine(shell={"maxOutputBytes": 60_000, "maxSpillBytes": 60_001}) as ctx:
+        shown = text(await bash(ctx, command="seq 1 20000", description="d"))
+
+        assert len(shown) > 60_000
+        assert shown.endswith("[output truncated; full output: (unavailable)]")
+
+
+@aio
 async def test_processes_left_in_the_background_are_told() -> None:
     """SH-01: the call returns at once and says that something runs on."""
     async with machine() as ctx:

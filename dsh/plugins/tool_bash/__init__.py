@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dsh.agent.guidance import explain_tool
+from dsh.capabilities.retention import tail
 from dsh.capabilities.sandbox import SANDBOX_POLICY, SandboxPolicy
 from dsh.capabilities.shell import SHELL, Shell, ShellRequest, ShellResult, StreamText
 from dsh.capabilities.shell_env import SHELL_ENV
@@ -46,6 +47,8 @@ BACKGROUND_NOTE = (
     "are ended with the run]"
 )
 DETACHED_NOTE = "[a process that this command detached still runs; it is not ended with the run]"
+TAIL_BYTES = 24_000
+"""Shown of a stream that was cut: its file has the rest, and two of them fit into one result (50,000 bytes)."""
 UNKILLABLE_NOTE = "[the command was killed but has not ended: the system does not let go of it]"
 
 _STREAM = {
@@ -233,10 +236,13 @@ def _stream_value(stream: StreamText) -> dict[str, Any]:
 
 def _shown(stream: Mapping[str, Any]) -> str:
     text: str = stream["text"]
-    if stream["truncated"]:
-        path = stream.get("spillPath", "(unavailable)")
-        text = _on_new_line(text, f"[output truncated; full output: {path}]")
-    return text
+    if not stream["truncated"]:
+        return text
+    path = stream.get("spillPath")
+    if path is not None:
+        kept = tail(text, TAIL_BYTES)
+        text = kept.head + kept.tail
+    return _on_new_line(text, f"[output truncated; full output: {path or '(unavailable)'}]")
 
 
 def _on_new_line(text: str, line: str) -> str:
