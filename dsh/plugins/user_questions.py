@@ -83,25 +83,31 @@ class QuestionService(Service):
         _check_intent(request)
         if not self._channels:
             raise UserQuestionError(NOBODY, code="NO_PROVIDER")
-        channel = self._channels[0]
+        answer = await self._wait(self._channels[0], request)
+        if answer is None:
+            raise UserQuestionError("the person dismissed the question", code="ASK_CANCELLED")
+        return _checked(request.questions, answer)
+
+    async def _wait(self, channel: _Channel, request: QuestionRequest) -> object:
+        """What the channel answers, as long as somebody waits for it and it is there."""
         signal = CancelToken.any_of(request.signal, channel.gone)
         asked = msgspec.structs.replace(request, signal=signal)
         answering = asyncio.ensure_future(_answer(channel.provider, asked))
         try:
             answer = await signal.race(answering)
-        except Cancelled:
-            leave_with(self.owner_ctx, answering, WHO)
-            raise _aborted() from None
+        except (Cancelled, UserQuestionError):
+            if not signal.cancelled:
+                raise
         except asyncio.CancelledError:
             answering.cancel()
             raise
         finally:
             signal.detach()
-        if signal.cancelled:
-            raise _aborted()
-        if answer is None:
-            raise UserQuestionError("the person dismissed the question", code="ASK_CANCELLED")
-        return _checked(request.questions, answer)
+        if not signal.cancelled:
+            return answer
+        if not answering.done():
+            leave_with(self.owner_ctx, answering, WHO)
+        raise _aborted()
 
     def _check_caller(self, agent: AgentRef) -> None:
         if not is_live(self.owner_ctx, agent):
