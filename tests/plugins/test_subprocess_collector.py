@@ -72,6 +72,24 @@ def test_the_cap_of_the_file_is_exact(spill: int, kept: bool) -> None:
         folder.remove()
 
 
+def test_the_oldest_files_of_ended_streams_make_room_and_the_newest_stays() -> None:
+    folder = SpillFolder(kept_bytes=10)
+    try:
+        sizes = [4, 5, 5, 20]
+        ended = [fed(Collector(Collect(1, 100), folder, "stdout"), b"x" * size) for size in sizes]
+        paths = [Path(collector.read().spill_path or "") for collector in ended]
+        left = []
+        for collector in ended:
+            collector.close()
+            collector.close()
+            left.append([path.exists() for path in paths].count(True))
+
+        assert left == [4, 4, 3, 1]
+        assert paths[-1].stat().st_size == 20
+    finally:
+        folder.remove()
+
+
 @given(st.text(max_size=40), st.integers(1, 12))
 def test_incremental_reads_of_any_cut_put_together_the_text(text: str, size: int) -> None:
     """A character that is still coming in waits for the next read."""

@@ -6,6 +6,7 @@ import os
 import secrets
 import shutil
 import tempfile
+from collections import deque
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,12 +16,18 @@ SLACK_BYTES = 1 << 16
 """How far the tail may outgrow its size before it is cut: cutting at each piece would copy it each time."""
 
 
+KEPT_BYTES = 1 << 30
+"""What the files of ended streams may take together; the oldest are deleted for newer ones."""
+
+
 class SpillFolder:
     """The private folder for streams that outgrew memory; made on first use, removed at the end."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept_bytes: int = KEPT_BYTES) -> None:
         self._path: Path | None = None
         self._count = 0
+        self._kept: deque[tuple[Path, int]] = deque()
+        self._room = kept_bytes
 
     def open(self, stream: str) -> tuple[BinaryIO, Path]:
         """A new file for `stdout` or `stderr` that nobody else may read. Unbuffered."""
@@ -31,6 +38,16 @@ class SpillFolder:
         path = self._path / name
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         return os.fdopen(descriptor, "wb", buffering=0), path
+
+    def keep(self, path: Path, size: int) -> None:
+        """A file is complete and stays, as long as newer ones leave it the room."""
+        self._kept.append((path, size))
+        self._room -= size
+        while self._room < 0 and len(self._kept) > 1:
+            oldest, freed = self._kept.popleft()
+            self._room += freed
+            with contextlib.suppress(OSError):
+                oldest.unlink(missing_ok=True)
 
     def remove(self) -> None:
         if self._path is not None:
@@ -83,13 +100,17 @@ class Collector:
         self._spill, self._spill_path = None, None
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Nothing more comes. A second call changes nothing."""
+        if self._is_closed:
+            return
         self._is_closed = True
         if self._spill is not None:
             try:
                 self._spill.close()
             except OSError:
                 self._drop_spill()
+        if self._spill_path is not None:
+            self._folder.keep(self._spill_path, self._total)
 
     def read(self) -> Captured:
         return self.read_from(0)

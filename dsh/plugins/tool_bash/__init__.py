@@ -48,7 +48,7 @@ BACKGROUND_NOTE = (
 )
 DETACHED_NOTE = "[a process that this command detached still runs; it is not ended with the run]"
 TAIL_BYTES = 24_000
-"""Shown of a stream that was cut: its file has the rest, and two of them fit into one result (50,000 bytes)."""
+"""Shown of a stream that was cut and is whole in a file: two of them fit into one result of 50,000 bytes."""
 UNKILLABLE_NOTE = "[the command was killed but has not ended: the system does not let go of it]"
 
 _STREAM = {
