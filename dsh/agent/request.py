@@ -1,7 +1,7 @@
-"""Builds the request of a step and logs what it is made of: the header when it changes, and the route.
+"""Builds the request of a step and logs what it is made of: header and route when they change, the digest.
 
 A request is a function of the log: its head is the folded `request/header`, its messages are what the
-surface derives (`spec/agent-loop.md` §7.1).
+surface derives, mended and cleaned (`spec/agent-loop.md` §7.1).
 """
 
 from typing import Any, NamedTuple
@@ -15,8 +15,10 @@ from dsh.agent.prompt import PromptAssembly
 from dsh.agent.step_scope import StepScope
 from dsh.agent.transcript import Transcript
 from dsh.llm.failure import LlmError
+from dsh.llm.memo import Memo
 from dsh.llm.registry import PreparedCall
 from dsh.llm.request import LlmCallConfig, LlmRequest
+from dsh.session.digest import REQUEST_DIGEST, RequestDigest, digest_payload
 from dsh.session.log import Session
 from dsh.session.request_header import canonical_header, headers_equal
 from dsh.session.value import FrozenDict
@@ -30,16 +32,24 @@ class BuiltRequest(NamedTuple):
 
 
 class RequestBuilder:
-    """Builds the requests of one agent. Remembers only whether it has logged a header yet."""
+    """Builds the requests of one agent.
+
+    State: whether it has logged a header yet, which attempt of the step comes, and what may be computed anew:
+    settled messages, the digest so far, what adapters remember of the conversation.
+    """
 
     def __init__(self, session: Session, options: AgentOptions) -> None:
         self._session = session
         self._options = options
         self._transcript = Transcript(session)
+        self._digest = RequestDigest()
+        self._memo = Memo()
         self._is_first = True
+        self._at = (0, 0, 0)
+        """Turn, step and attempt of the last digest."""
 
     async def build(self, scope: StepScope, assembly: PromptAssembly) -> BuiltRequest:
-        """The request for one attempt; header and context rows are in the log when this returns.
+        """The request for one attempt; the rows that say what it is are in the log when this returns.
 
         Raises:
             AgentError: no provider or no model.
@@ -65,6 +75,8 @@ class RequestBuilder:
         self._log_header(config, prepared, assembly)
         self._log_route(config, prepared)
         scope.signal.raise_if_cancelled()
+        self._log_digest(scope)
+        scope.signal.raise_if_cancelled()
         request = LlmRequest(
             config=config,
             messages=self._transcript.messages(),
@@ -72,6 +84,7 @@ class RequestBuilder:
             tools=assembly.tools,
             session_id=self._session.id,
             signal=scope.signal,
+            memo=self._memo,
         )
         return BuiltRequest(mark(request), prepared)
 
@@ -121,6 +134,17 @@ class RequestBuilder:
             data["contextWindow"] = prepared.context_window
         if data != self._session.request_context:
             self._session.append("request/context", data)
+
+    def _log_digest(self, scope: StepScope) -> None:
+        """Log a digest of what this attempt is derived from, for `dsh sessions verify`."""
+        session, (turn, step, attempt) = self._session, self._at
+        attempt = attempt + 1 if (turn, step) == (scope.turn, scope.step) else 1
+        header, messages = session.request_header, session.derive_messages()
+        assert header is not None
+        digest = self._digest.of(header, messages, session.replace_generation)
+        payload = digest_payload(scope.turn, scope.step, attempt, digest, len(messages))
+        session.append(REQUEST_DIGEST, payload, ignorable=True)
+        self._at = (scope.turn, scope.step, attempt)
 
 
 def _chosen(header: FrozenDict) -> LlmCallConfig:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 import msgspec
 
 from dsh.kernel import CancelToken
+from dsh.llm.memo import Memo
 from dsh.session.message import Message, ToolSchema
 
 Purpose = Literal["compaction", "session-title"]
@@ -47,3 +48,5 @@ class LlmRequest(msgspec.Struct, frozen=True, eq=False, weakref=True, kw_only=Tr
     purpose: Purpose | None = None
     """Set for auxiliary calls; a turn's own requests have none."""
     signal: CancelToken | None = None
+    memo: Memo | None = None
+    """What is remembered of the conversation from request to request; calls beside the turns have none."""

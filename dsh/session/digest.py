@@ -59,12 +59,14 @@ def _with_surrogates(value: JsonValue) -> str:
 class RequestDigest:
     """Digests of the requests of one session, in the order they are made.
 
-    State: the hash over the messages so far, which belongs to one config and one generation of the surface.
+    State: the hash over the messages so far, which belongs to one config and one generation of the surface,
+    and the text of the last header.
     """
 
     def __init__(self) -> None:
+        self._header: JsonObject | None = None
         self._hash = hashlib.sha256()
-        self._prefix = b""
+        self._prefix = self._suffix = b""
         self._generation = -1
         self._count = 0
 
@@ -72,28 +74,35 @@ class RequestDigest:
         """The digest of one request, in hex. Costs as much as there are new messages.
 
         Args:
-            header: the request header in canonical form.
+            header: the request header in canonical form; the same object has the same text.
             messages: what is derived from the log.
             generation: how many replacements there have been on the surface; while it stays, the messages
                 of an earlier call are taken to be the first of these.
         """
-        prefix = b'{"config":' + canonical_json(header["config"]) + b',"messages":['
-        if prefix != self._prefix or generation != self._generation or len(messages) < self._count:
-            self._hash = hashlib.sha256(prefix)
-            self._prefix, self._generation, self._count = prefix, generation, 0
+        if header is not self._header:
+            prefix = b'{"config":' + canonical_json(header["config"]) + b',"messages":['
+            if prefix != self._prefix:
+                self._prefix, self._generation = prefix, -1
+            self._header, self._suffix = header, _after_messages(header)
+        if generation != self._generation or len(messages) < self._count:
+            self._hash = hashlib.sha256(self._prefix)
+            self._generation, self._count = generation, 0
         for position in range(self._count, len(messages)):
             if position:
                 self._hash.update(b",")
             self._hash.update(canonical_json(messages[position]))
         self._count = len(messages)
         closed = self._hash.copy()
-        closed.update(b"]")
-        for key in ("system", "tools"):
-            if header.get(key):
-                closed.update(b',"%s":' % key.encode())
-                closed.update(canonical_json(header[key]))
-        closed.update(b"}")
+        closed.update(self._suffix)
         return closed.hexdigest()
+
+
+def _after_messages(header: JsonObject) -> bytes:
+    parts = [b"]"]
+    for key in ("system", "tools"):
+        if header.get(key):
+            parts.append(b',"%s":%b' % (key.encode(), canonical_json(header[key])))
+    return b"".join(parts) + b"}"
 
 
 def digest_payload(turn: int, step: int, attempt: int, digest: str, messages: int) -> dict[str, Any]:

@@ -122,6 +122,10 @@ class FoldedLog:
         """The seqs that the model sees, in model order."""
         return tuple(self._surface.nodes)
 
+    def surface_from(self, position: int) -> list[int]:
+        """The same from a position on, without a copy of what stands before."""
+        return self._surface.nodes[position:]
+
     @property
     def replace_generation(self) -> int:
         """How many replacements have been committed."""
