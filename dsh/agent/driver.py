@@ -23,7 +23,7 @@ from dsh.agent.contract import (
     RunLimits,
     StatusChanged,
 )
-from dsh.agent.failure import AgentBusyError
+from dsh.agent.failure import AgentBusyError, AgentError
 from dsh.agent.inbox import Inbox
 from dsh.agent.limits import Used
 from dsh.agent.phase import Idle, Maintenance, Phase, Running, status_of
@@ -74,7 +74,7 @@ class LoopAgent:
         )
         self._phase: Phase = Idle(session.last_turn)
         self._activity: asyncio.Future[object] | None = None
-        self._is_closing = False
+        self._is_published = self._is_closing = False
 
     def __repr__(self) -> str:
         return f"<Agent {self.id} {self.status}>"
@@ -90,6 +90,7 @@ class LoopAgent:
     # -- deliveries ------------------------------------------------------------------------------
 
     def send(self, message: Message, target: InboxTarget, *, wakeup: bool) -> None:
+        self._require_published()
         phase = self._phase
         after_abort = wakeup and not isinstance(phase, Idle) and phase.token.cancelled
         self.inbox.append("next-turn" if after_abort else target, message)
@@ -106,11 +107,20 @@ class LoopAgent:
         self.send(message, "next-step", wakeup=False)
 
     def continue_pending(self) -> bool:
+        self._require_published()
         if not self.inbox.has_pending:
             return False
         phase = self._phase
         self._wake(after_abort=not isinstance(phase, Idle) and phase.token.cancelled)
         return True
+
+    def _require_published(self) -> None:
+        if not self._is_published:
+            raise AgentError(
+                f"agent {self.id} is not published yet and takes no deliveries",
+                code="NOT_PUBLISHED",
+                hint="send from `agent/session-start` on; a setup only registers things",
+            )
 
     def _wake(self, *, after_abort: bool) -> None:
         phase = self._phase
@@ -210,6 +220,10 @@ class LoopAgent:
     def recover(self) -> None:
         """What the log lost between claim and entry, when it was cut, waits again."""
         self.inbox.recover()
+
+    def publish(self) -> None:
+        """Take deliveries from here on."""
+        self._is_published = True
 
     def close(self, *, keep_inbox: bool = False) -> None:
         """First part of the agent's end: stop what runs, drop what waits, start nothing any more.

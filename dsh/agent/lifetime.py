@@ -138,22 +138,28 @@ class Lifetime:
 
     def _give_back_late(self, task: "asyncio.Future[Obtained]") -> None:
         if not task.cancelled() and task.exception() is None and (give_back := task.result().give_back):
-            self._services.ctx.kernel.keep(_awaited(give_back()), "give a session back")
+            work = _contained(give_back(), "giving a session back")
+            self._services.ctx.kernel.keep(work, "give a session back")
 
     async def _set_up(self, setup: Setup, ctx: Context) -> None:
         """Let the creator register things. An abort does not wait for a setup that goes on."""
-        answer = setup(ctx)
+        try:
+            answer = setup(ctx)
+        except BaseException as error:
+            raise contained(error, "the setup of an agent")  # noqa: B904 -- the same one, or made of it
         if inspect.isawaitable(answer):
-            task = asyncio.ensure_future(answer)
+            task = asyncio.ensure_future(_contained(answer, "the setup of an agent"))
             try:
                 answer = await self._abort.race(task)
-            except BaseException as error:
-                if isinstance(error, asyncio.CancelledError):
-                    task.cancel()
-                raise contained(error, "the setup of an agent")  # noqa: B904 -- the same one, or made of it
+            except asyncio.CancelledError:
+                task.cancel()
+                raise
         self._check()
         if answer is not None:
-            answer.commit()
+            try:
+                answer.commit()
+            except BaseException as error:
+                raise contained(error, "the commit of a setup")  # noqa: B904 -- the same, or made of it
         self._check()
 
     def _publish(self, agent: LoopAgent, source: SessionStartSource) -> None:
@@ -167,6 +173,7 @@ class Lifetime:
         if source == "resume":
             agent.recover()
         self._is_public = True
+        agent.publish()
         started = SessionStarted(agent, source)
         self._services.ctx.emit(AGENT_SESSION_START, started, subject=ScopeTarget(agent))
         self._check()
@@ -243,5 +250,8 @@ def _noted(errors: list[Exception], who: str) -> Iterator[None]:
         errors.append(contained(error, who))
 
 
-async def _awaited(work: Awaitable[None]) -> None:
-    await work
+async def _contained(work: Awaitable[T], who: str) -> T:
+    try:
+        return await work
+    except BaseException as error:
+        raise contained(error, who)  # noqa: B904 -- the same one, or made of it

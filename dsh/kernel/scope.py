@@ -67,8 +67,17 @@ async def create_scope(ctx: Context, key: object, parent: object | None = None) 
     """
     ctx.fiber.admit()
     link = None if parent is None else bind_parent(key, parent)
-    fiber = ctx.plugin(_empty, name="scope")
-    await fiber
+    fiber: Fiber | None = None
+    try:
+        fiber = ctx.plugin(_empty, name="scope")
+        await fiber
+    except BaseException:
+        if fiber is not None:
+            ctx.kernel.keep(fiber.dispose(), "dispose scope")
+        if link is not None:
+            _Chains.links.pop(id(key), None)
+            _Chains.version += 1
+        raise
     return Scope(key, fiber.ctx.extend(scope=key), fiber, link)
 
 
