@@ -212,7 +212,8 @@ async def test_only_results_that_are_all_text_are_bounded_and_their_blocks_are_o
     store = Store()
     it = await bounded(store)
     half = {"type": "text", "text": "x" * 300}
-    image = {"type": "image", "attachment": {"id": "a"}}
+    attachment = {"attachmentId": "a", "mediaType": "image/png", "bytes": 1, "width": 1, "height": 1}
+    image = {"type": "image", "attachment": attachment}
 
     mixed = await it.result([half, image, half])
     assert [block["type"] for block in mixed.content] == ["text", "image", "text"]
