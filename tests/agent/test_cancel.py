@@ -1,105 +1,26 @@
-"""Cancellation in every window of a turn: exactly what the log holds afterwards."""
+"""What a cancellation keeps of a reply and of tool calls; the windows themselves are in `test_windows.py`."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from dsh.agent import grace
 from dsh.agent.contract import (
-    AGENT_PRE_STEP,
-    AGENT_REQUEST,
     AGENT_REQUEST_ERROR,
-    AGENT_TURN_STOPPING,
-    Agent,
     CancelCause,
     RequestFailed,
     RetryRequest,
 )
-from dsh.agent.prompt import SYSTEM_PROMPT, PromptContext
 from dsh.session.chunk import BlockStart, TextDelta, UsageChunk
 from dsh.session.message import user_message
 from dsh.tools.event import TOOLS_POST_EXECUTE, TOOLS_PRE_EXECUTE, Accept
-from tests.agent.kit import Loop, calls, data_of, ends, failed, loop, short, text, texts_of, thought, until
+from tests.agent.kit import calls, data_of, ends, failed, loop, short, text, texts_of, thought, until
 from tests.aio import aio
 
 USER: CancelCause = {"kind": "user"}
-OPENED = "spliced turn/start spliced"
-STEPPED = f"{OPENED} step/start user/message"
-REQUESTED = f"{STEPPED} request/header request/context"
+REQUESTED = "spliced turn/start spliced step/start user/message request/header request/context request/digest"
 ABORTED = [{"kind": "aborted", "reason": {"kind": "user"}}]
-
-
-def in_assembly(it: Loop, agent: Agent) -> None:
-    def cancel(at: PromptContext) -> str:
-        agent.cancel(USER)
-        return "x"
-
-    it.ctx.use(SYSTEM_PROMPT).variable("x", cancel)
-
-
-def in_pre_step(it: Loop, agent: Agent) -> None:
-    async def cancel(payload: Any, following: Callable[[], Awaitable[Any]]) -> Any:
-        agent.cancel(USER)
-        return await following()
-
-    it.ctx.on(AGENT_PRE_STEP, cancel)
-
-
-def at_turn_start(it: Loop, agent: Agent) -> None:
-    it.when("turn/start", lambda s: agent.cancel(USER, keep_inbox=True))
-
-
-def at_step_start(it: Loop, agent: Agent) -> None:
-    it.when("step/start", lambda s: agent.cancel(USER))
-
-
-def in_request(it: Loop, agent: Agent) -> None:
-    async def cancel(payload: Any, following: Callable[[], Awaitable[Any]]) -> Any:
-        agent.cancel(USER)
-        return await following()
-
-    it.ctx.on(AGENT_REQUEST, cancel)
-
-
-def at_header(it: Loop, agent: Agent) -> None:
-    it.when("request/header", lambda s: agent.cancel(USER))
-
-
-def in_turn_stopping(it: Loop, agent: Agent) -> None:
-    it.ctx.on(AGENT_TURN_STOPPING, lambda stopping: agent.cancel(USER))
-
-
-def at_step_end(it: Loop, agent: Agent) -> None:
-    it.when("step/end", lambda s: agent.cancel(USER))
-
-
-@pytest.mark.parametrize(
-    ("window", "rows", "requests"),
-    [
-        (at_turn_start, "spliced turn/start turn/end", 0),
-        (in_assembly, f"{OPENED} turn/end", 0),
-        (in_pre_step, f"{OPENED} turn/end", 0),
-        (at_step_start, f"{STEPPED} step/end turn/end", 0),
-        (in_request, f"{STEPPED} step/end turn/end", 0),
-        (at_header, f"{REQUESTED} step/end turn/end", 0),
-        (at_step_end, f"{REQUESTED} chunks assistant/message step/end turn/end", 1),
-        (in_turn_stopping, f"{REQUESTED} chunks assistant/message step/end turn/end", 1),
-    ],
-)
-@aio
-async def test_each_window_leaves_these_rows(
-    window: Callable[[Loop, Agent], None], rows: str, requests: int
-) -> None:
-    async with loop(text("done")) as it:
-        agent = await it.agent()
-        window(it, agent)
-        await it.prompt(agent, "go")
-        assert short(agent.session) == rows
-        assert ends(agent.session) == ABORTED
-        assert len(it.model.requests) == requests
-        assert agent.status == "idle"
 
 
 @aio

@@ -28,7 +28,7 @@ from dsh.tools.event import TOOLS_POST_EXECUTE, Accept
 from tests.agent.kit import Item, Loop, calls, data_of, ends, failed, loop, short, text, texts_of
 from tests.aio import aio
 
-OPENING = "spliced turn/start spliced step/start user/message request/header request/context"
+OPENING = "spliced turn/start spliced step/start user/message request/header request/context request/digest"
 PLAIN = f"{OPENING} chunks assistant/message step/end turn/end"
 Next = Callable[[], Awaitable[PreStepDecision]]
 
@@ -57,8 +57,8 @@ async def test_a_tool_turn_is_the_example_log_of_the_specification() -> None:
         await it.prompt(agent, "go")
         assert short(agent.session) == (
             "spliced turn/start spliced step/start user/message user/message request/header request/context "
-            "chunks assistant/message tool/call tool/result step/end "
-            "step/start chunks assistant/message step/end turn/end"
+            "request/digest chunks assistant/message tool/call tool/result step/end "
+            "step/start request/digest chunks assistant/message step/end turn/end"
         )
         log = list(agent.session.events())
         assert [e.data["turn"] for e in log if e.type == "turn/start"] == [1]
