@@ -3,34 +3,58 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from operator import is_not
 from typing import Any, cast
 
+from dsh.llm.memo import Seen
 from dsh.session.message import Block, Message
 
 
-def without_images(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """The messages with a stable text in place of each image, for a model that takes text only."""
-    return tuple(_text_only(message) for message in messages)
+class Adapted:
+    """The messages of one conversation as one route gets them. State: how far it is, what came of it."""
+
+    def __init__(self) -> None:
+        self._seen = Seen()
+        self._rules: object = None
+        self._made: list[Message] | None = None
+        """None as long as every message is as it was."""
+
+    def of(
+        self, messages: tuple[Message, ...], rules: object, change: Callable[[Message], Message]
+    ) -> tuple[Message, ...]:
+        """The messages, each changed; the same tuple where none is. Costs as much as there are new ones.
+
+        Args:
+            rules: says what `change` does; equal rules change equally.
+        """
+        count = self._seen.count(messages) if rules == self._rules else 0
+        new = messages[count:]
+        added = [change(message) for message in new]
+        made = self._made if count else None
+        if made is None and any(map(is_not, added, new)):
+            made = list(messages[:count])
+        if made is not None:
+            made += added
+        self._rules, self._made = rules, made
+        self._seen.note(messages)
+        return messages if made is None else tuple(made)
 
 
-def without_foreign_state(messages: Sequence[Message], is_ours: Callable[[str], bool]) -> tuple[Message, ...]:
-    """The messages without replay state of providers that another adapter serves now."""
-    return tuple(_stripped(message, is_ours) for message in messages)
+def without_images(message: Message) -> Message:
+    """The message with a stable text in place of each image, for a model that takes text only."""
+    blocks = message["content"]
+    if not _has_image(blocks):
+        return message
+    return cast(Message, {**message, "content": _replaced(blocks)})
 
 
-def _stripped(message: Message, is_ours: Callable[[str], bool]) -> Message:
+def without_foreign_state(message: Message, is_ours: Callable[[str], bool]) -> Message:
+    """The message without the replay state of a provider that another adapter serves now."""
     source = message["source"]
     if "replayState" not in source or is_ours(str(source.get("provider"))):
         return message
     kept = {key: value for key, value in source.items() if key != "replayState"}
     return cast(Message, {**message, "source": kept})
-
-
-def _text_only(message: Message) -> Message:
-    blocks = message["content"]
-    if not _has_image(blocks):
-        return message
-    return cast(Message, {**message, "content": _replaced(blocks)})
 
 
 def _has_image(blocks: Sequence[Block]) -> bool:

@@ -8,10 +8,12 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import UNSET
 
 from dsh.llm.chat_wire import WireChoice, WireToolCall, decode_event, usage_of
 from dsh.llm.failure import LlmError, LlmFailure
+from dsh.llm.memo import Seen
 from dsh.llm.tool_call_merge import ToolCallMerge
 from dsh.llm.wording import presentable
 from dsh.session.chunk import (
@@ -25,6 +27,7 @@ from dsh.session.chunk import (
     UsageChunk,
 )
 from dsh.session.message import Block, Message, ToolSchema
+from dsh.session.value import clean, encode
 
 NO_OUTPUT = "(no output)"
 MAX_SHOWN_PAYLOAD_CHARS = 120
@@ -59,6 +62,41 @@ def wire_messages(system: str | None, messages: Sequence[Message]) -> list[dict[
         else:
             _user(message, wire)
     return wire
+
+
+class WireHistory:
+    """The `messages` array of one conversation as JSON. State: the text of the messages so far."""
+
+    def __init__(self) -> None:
+        self._seen = Seen()
+        self._text = b""
+
+    def encoded(self, system: str | None, messages: tuple[Message, ...]) -> msgspec.Raw:
+        """The array, compact in UTF-8. Only what is new is put into words again.
+
+        Raises:
+            LlmError: `UNSUPPORTED_CONTENT`, a message holds an image.
+        """
+        count = self._seen.count(messages)
+        added = _members(wire_messages(None, messages[count:]))
+        known = self._text if count else b""
+        self._text = b",".join(part for part in (known, added) if part)
+        self._seen.note(messages)
+        head = _members(wire_messages(system, ()))
+        return msgspec.Raw(b"[" + b",".join(part for part in (head, self._text) if part) + b"]")
+
+
+def _members(items: list[dict[str, Any]]) -> bytes:
+    """The members of a JSON array, without its brackets."""
+    return encode_wire(items)[1:-1]
+
+
+def encode_wire(value: Any) -> bytes:
+    """Compact JSON in UTF-8. Half a surrogate pair, which no provider takes, becomes U+FFFD."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return encode(clean(value))
 
 
 def wire_tools(tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:

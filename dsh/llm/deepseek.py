@@ -19,14 +19,14 @@ from dsh.llm.adapter import (
     RetryPolicy,
 )
 from dsh.llm.attempt import ChatAttempt, Endpoint
-from dsh.llm.chat_completions import wire_messages, wire_tools
+from dsh.llm.chat_completions import WireHistory, wire_tools
 from dsh.llm.credential import KeySources, find_key
 from dsh.llm.failure import LlmError
 from dsh.llm.request import LlmRequest
 from dsh.llm.stream import close_stream
 from dsh.llm.watchdog import StreamLimits
 from dsh.session.chunk import Chunk
-from dsh.session.value import clean, encode
+from dsh.session.value import clean
 
 PROVIDER = "deepseek-official"
 DISPLAY_NAME = "DeepSeek"
@@ -148,7 +148,8 @@ class DeepSeekAdapter(LlmAdapter):
             longest_wait_ms=_longest_wait_ms(settings.retry_policy),
             key_origin=key.where,
         )
-        body = encode_body(request_body(request, settings.thinking, settings.reasoning_effort))
+        history = WireHistory() if request.memo is None else request.memo.of(self, WireHistory)
+        body = encode_body(request_body(request, settings.thinking, settings.reasoning_effort, history))
         chunks = ChatAttempt(self._http, endpoint, signal=request.signal).stream(body)
         try:
             async for chunk in chunks:
@@ -217,9 +218,15 @@ def _model_info(settings: DeepSeekSettings, provider: str, model: DeepSeekModel)
 
 
 def request_body(
-    request: LlmRequest, thinking: Thinking | None, configured_effort: Effort | None
+    request: LlmRequest,
+    thinking: Thinking | None,
+    configured_effort: Effort | None,
+    history: WireHistory,
 ) -> dict[str, Any]:
     """The JSON body, keys in the order that goes out; what is absent is left out (`spec/llm.md` §4.1).
+
+    Args:
+        history: what is remembered of the conversation; `messages` is its text.
 
     Raises:
         LlmError: `UNSUPPORTED_REASONING_EFFORT`, `UNSUPPORTED_CONTENT`.
@@ -228,7 +235,7 @@ def request_body(
     mode, effort = _thinking(request, thinking, configured_effort)
     body: dict[str, Any] = {
         "model": config.model,
-        "messages": wire_messages(request.system, request.messages),
+        "messages": history.encoded(request.system, request.messages),
         "stream": True,
         "stream_options": {"include_usage": True},
     }
@@ -271,8 +278,9 @@ def _thinking(
 
 
 def encode_body(body: dict[str, Any]) -> bytes:
-    """Compact JSON in UTF-8. Half a surrogate pair, which no provider takes, becomes U+FFFD."""
+    """The body as it is sent, valid Unicode throughout; parts that are JSON already are taken as they are."""
     try:
         return msgspec.json.encode(body)
     except UnicodeEncodeError:
-        return encode(clean(body))
+        sound = {key: part if type(part) is msgspec.Raw else clean(part) for key, part in body.items()}
+        return msgspec.json.encode(sound)

@@ -20,6 +20,11 @@ class Memo:
     def __init__(self) -> None:
         self._kept: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
+    @property
+    def size(self) -> int:
+        """How many remember something here."""
+        return len(self._kept)
+
     def of(self, owner: object, make: Callable[[], S]) -> S:
         """What `owner` keeps here; made where it keeps nothing yet. It goes when its owner goes."""
         kept: S | None = self._kept.get(owner)

@@ -8,12 +8,13 @@ import msgspec
 from dsh.errors import DshError
 from dsh.kernel import CancelToken, Context, Event, Fiber, ScopeTarget, Service, ServiceKey
 from dsh.llm.adapter import Generation, LlmAdapter, ModelInfo, ProviderInfo, RetryPolicy, StreamFunction
-from dsh.llm.boundary import without_foreign_state, without_images
+from dsh.llm.boundary import Adapted, without_foreign_state, without_images
 from dsh.llm.failure import LlmError, LlmFailure
 from dsh.llm.model_info import checked_catalogue, checked_model, chosen_effort
 from dsh.llm.request import LlmCallConfig, LlmRequest
 from dsh.llm.stream import close_stream
 from dsh.session.chunk import Chunk, Finish
+from dsh.session.message import Message
 from dsh.unicode import valid
 
 LLM: "ServiceKey[LlmRegistry]" = ServiceKey("llm")
@@ -26,7 +27,7 @@ LLM_ADAPTERS_UPDATED: Event[None, None] = Event("llm/adapters-updated", "emit", 
 """The set of routes has changed."""
 
 
-class _Route(msgspec.Struct, frozen=True, eq=False):
+class _Route(msgspec.Struct, frozen=True, eq=False, weakref=True):
     """One provider route as it was registered."""
 
     adapter: LlmAdapter
@@ -118,6 +119,8 @@ class LlmRegistry(Service):
     def __init__(self, ctx: Context) -> None:
         super().__init__(ctx)
         self._routes: dict[str, _Route] = {}
+        self._generation = 0
+        """How often the set of routes has changed."""
 
     def register_adapter(self, routes: Sequence[str], adapter: LlmAdapter) -> RouteHandle:
         """Serve these routes with this adapter until the caller's fiber goes.
@@ -149,6 +152,7 @@ class LlmRegistry(Service):
         for name in old:
             self._routes.pop(name, None)
         self._routes.update(made)
+        self._generation += 1
         self.owner_ctx.emit(LLM_ADAPTERS_UPDATED, None)
         return tuple(made)
 
@@ -228,12 +232,14 @@ class LlmRegistry(Service):
             owner = self._routes.get(provider)
             return owner is not None and owner.adapter is route.adapter
 
-        messages = request.messages
-        if any("replayState" in message["source"] for message in messages):
-            messages = without_foreign_state(messages, is_ours)
-        if modalities is not None and "image" not in modalities:
-            messages = without_images(messages)
-        if all(new is old for new, old in zip(messages, request.messages, strict=True)):
+        def change(message: Message) -> Message:
+            message = without_foreign_state(message, is_ours)
+            return message if takes_images else without_images(message)
+
+        takes_images = modalities is None or "image" in modalities
+        adapted = Adapted() if request.memo is None else request.memo.of(route, Adapted)
+        messages = adapted.of(request.messages, (self._generation, takes_images), change)
+        if messages is request.messages:
             return request
         return msgspec.structs.replace(request, messages=messages)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsh.llm.chat_completions import wire_messages
+from dsh.llm.chat_completions import WireHistory, encode_wire, wire_messages
 from dsh.llm.deepseek import encode_body, request_body
 from dsh.llm.failure import LlmError
 from dsh.llm.request import LlmCallConfig
@@ -18,7 +18,7 @@ from tests.llm.build import assistant, reasoning, request, result, schema, text,
 
 def body(*messages: Message, config: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
     made = LlmCallConfig("deepseek-official", "deepseek-v4-flash", **(config or {}))
-    return request_body(request(*messages, config=made, **changes), None, None)
+    return request_body(request(*messages, config=made, **changes), None, None, WireHistory())
 
 
 def test_keys_come_in_one_order_and_absent_ones_are_left_out() -> None:
@@ -134,14 +134,14 @@ def test_thinking_follows_the_request_then_the_row(
     thinking: Any, configured: Any, asked: str | None, expected: tuple[Any, Any]
 ) -> None:
     config = LlmCallConfig("p", "m", reasoning_effort=asked)
-    made = request_body(request(config=config), thinking, configured)
+    made = request_body(request(config=config), thinking, configured, WireHistory())
 
     assert (made.get("thinking", {}).get("type"), made.get("reasoning_effort")) == expected
 
 
 def test_a_title_is_made_without_thinking() -> None:
     config = LlmCallConfig("p", "m", reasoning_effort="max")
-    made = request_body(request(config=config, purpose="session-title"), "enabled", "high")
+    made = request_body(request(config=config, purpose="session-title"), "enabled", "high", WireHistory())
 
     assert made["thinking"] == {"type": "disabled"}
     assert "reasoning_effort" not in made
@@ -150,7 +150,9 @@ def test_a_title_is_made_without_thinking() -> None:
 @pytest.mark.parametrize(("thinking", "asked"), [("disabled", "high"), (None, "extreme")])
 def test_an_effort_that_cannot_be_had_is_an_error(thinking: Any, asked: str) -> None:
     with pytest.raises(LlmError) as caught:
-        request_body(request(config=LlmCallConfig("p", "m", reasoning_effort=asked)), thinking, None)
+        request_body(
+            request(config=LlmCallConfig("p", "m", reasoning_effort=asked)), thinking, None, WireHistory()
+        )
     assert caught.value.code == "UNSUPPORTED_REASONING_EFFORT"
 
 
@@ -185,8 +187,8 @@ messages = st.lists(
 
 @given(messages, st.integers(0, 8))
 def test_a_longer_history_begins_with_the_bytes_of_the_shorter(history: list[Message], cut: int) -> None:
-    shorter = encode_body({"messages": wire_messages("s", history[:cut])})
-    longer = encode_body({"messages": wire_messages("s", history)})
+    shorter = encode_wire({"messages": wire_messages("s", history[:cut])})
+    longer = encode_wire({"messages": wire_messages("s", history)})
 
     assert longer.startswith(shorter.removesuffix(b"]}"))
     assert msgspec.json.decode(longer)["messages"]
