@@ -10,8 +10,8 @@ DshError
 │   └── PersistenceError    exit 8: a log could not be made durable            (dsh.persistence.error)
 ├── LlmError                the model's side failed; 4 where a key is at fault (dsh.llm.failure)
 ├── ToolError               a tool could not do what it was asked              (dsh.tools.error)
-├── FsError, SpawnError, SandboxUnavailable, ApprovalError, HttpError,
-│   SessionQueryError                                                         (dsh.capabilities)
+├── FsError, SpawnError, SandboxUnavailable, ApprovalError, PresetError, CommandError,
+│   UserQuestionError, HttpError, SessionQueryError                           (dsh.capabilities)
 └── AgentError, PromptError, InvariantError                                    (dsh.agent.failure)
 
 Where no exit code stands it is 1. What a tool raises, the model reads as a failed result.

@@ -1,4 +1,4 @@
-"""A run with nobody to ask, as a process: what needs an approval is refused, told and logged; nothing waits."""
+"""A run with nobody to ask, as a process: what needs an approval is refused, told and logged at once."""
 
 import json
 import signal
@@ -55,6 +55,7 @@ def apply(ctx):
 
     ctx.on(AGENT_SESSION_START, started)
 """
+NOBODY = "bash needed an approval and nobody is there to give it"
 CAREFUL = "- {id: permission, merge: {presets: {careful: {sandbox: danger-full-access, approval: ask}}}}\n"
 ASK = f"{CAREFUL}- {{id: permission, merge: {{defaultPreset: careful}}}}\n"
 NEVER = ""
