@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from dsh.errors import KernelError
 from dsh.kernel.layer import Contributions, Layers
-from dsh.kernel.scope import bind_parent, chain
+from dsh.kernel.scope import ScopeTarget, bind_parent, chain
 
 
 class Key:
@@ -42,6 +43,40 @@ def test_the_nearest_layer_wins_and_a_name_is_free_once_in_each() -> None:
     undo()
     assert layers.find("a", child) == "parent"
     assert layers.find("nothing", child) is None
+
+
+def test_who_tied_a_key_may_tie_it_elsewhere_and_what_it_sees_and_who_hears_of_it_follow() -> None:
+    layers: Layers[str] = Layers(taken)
+    one, two, child = Key(), Key(), Key()
+    layers.insert(one, "a", "one")
+    layers.insert(two, "a", "two")
+    link = bind_parent(child, one)
+    target = ScopeTarget(child)
+    assert (layers.find("a", child), target.admits(Tagged(one)), target.admits(Tagged(two))) == (
+        "one",
+        True,
+        False,
+    )
+
+    link.relink(two)
+
+    assert (layers.find("a", child), target.admits(Tagged(one)), target.admits(Tagged(two))) == (
+        "two",
+        False,
+        True,
+    )
+    with pytest.raises(KernelError, match="its own ancestor"):
+        link.relink(child)
+
+
+class Tagged:
+    """Where a listener of a scope was registered."""
+
+    def __init__(self, scope: object) -> None:
+        self.scope = scope
+
+    def realm_of(self, name: str) -> Any:
+        raise AssertionError(name)
 
 
 def test_an_undo_takes_out_its_own_entry_once() -> None:
