@@ -26,7 +26,7 @@ from dsh.persistence.jsonl.reader import read_log
 from dsh.persistence.view import LogView, build_view
 from dsh.session.chunk_row import is_row, pack, row_to_run
 from dsh.session.error import SessionError
-from dsh.session.inbox_fold import consumed_work, fold_inbox
+from dsh.session.inbox_fold import consumed_work, fold_inbox, unentered
 from dsh.session.restore import restore
 from dsh.session.value import decode_strict, encode
 from dsh.session.verify.log import verify
@@ -228,6 +228,7 @@ def look_at(view: LogView) -> None:
     assert encode(again.view.derive_messages()) == encode(messages)
     try:
         fold_inbox(again.view)
+        unentered(again.view)
         consumed_work(again.view)
     except SessionError as error:
         assert "event" in error.message

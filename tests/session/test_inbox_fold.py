@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsh.session.error import InvalidEvent
-from dsh.session.inbox_fold import INBOX_SPLICED, InboxLists, consumed_work, fold_inbox
+from dsh.session.inbox_fold import INBOX_SPLICED, InboxLists, consumed_work, fold_inbox, unentered
 from dsh.session.log import Session
 from tests.ids import readable
 from tests.session.build import Ticks, header, prompt, session, stored
@@ -145,3 +145,96 @@ def test_cancelled_input_is_dropped_until_the_next_turn_that_did_work() -> None:
     assert not consumed_work(log).dropped_unrun
     splice(log, "next-turn", 0, "c", removed=1, outcome="canceled")
     assert not consumed_work(log).dropped_unrun
+
+
+# -- claimed and not entered ---------------------------------------------------------------------------
+
+
+def claimed(log: Session, number: int, *ids: str) -> None:
+    """A turn that has claimed the first of these prompts, and a note."""
+    for message_id in ids:
+        splice(log, "next-turn", 0, message_id)
+    splice(log, "next-step", 0, "note")
+    log.append("turn/start", {"turn": number})
+    splice(log, "next-step", 0, removed=1)
+    splice(log, "next-turn", 0, removed=1)
+
+
+def cut(log: Session, number: int, *, step: bool = False) -> None:
+    """What repair writes."""
+    if step:
+        log.append("step/end", {"turn": number, "step": 1})
+    log.append("turn/end", {"turn": number, "reason": {"kind": "interrupted"}})
+
+
+def out(log: Session) -> list[tuple[str, str]]:
+    return [(target, message["id"]) for target, message in unentered(log)]
+
+
+def test_a_claim_that_was_cut_off_names_its_messages_and_their_lists() -> None:
+    log = session()
+    claimed(log, 1, "a")
+    assert out(log) == [], "the turn is open: its driver knows better"
+    cut(log, 1)
+    assert out(log) == [("next-step", "note"), ("next-turn", "a")]
+
+
+def test_what_entered_before_the_cut_is_not_among_them() -> None:
+    log = session()
+    claimed(log, 1, "a")
+    log.append("step/start", {"turn": 1, "step": 1})
+    log.append("user/message", prompt("x", "note"), surface="append")
+    cut(log, 1, step=True)
+    assert out(log) == [("next-turn", "a")]
+
+
+def test_what_a_listener_left_out_of_a_step_that_went_on_is_not_among_them() -> None:
+    log = session()
+    claimed(log, 1, "a")
+    log.append("step/start", {"turn": 1, "step": 1})
+    log.append("user/message", prompt("x", "a"), surface="append")
+    log.append("request/context", {"provider": "p", "model": "m"})
+    cut(log, 1, step=True)
+    assert out(log) == []
+
+
+@pytest.mark.parametrize("reason", ["completed", "blocked", "max-tokens"])
+def test_a_turn_that_ended_by_itself_has_decided(reason: str) -> None:
+    log = session()
+    claimed(log, 1, "a")
+    log.append("turn/end", {"turn": 1, "reason": {"kind": reason}})
+    assert out(log) == []
+
+
+def test_what_was_put_back_already_is_not_put_back_again_even_if_it_was_dropped_since() -> None:
+    log = session()
+    claimed(log, 1, "a")
+    cut(log, 1)
+    splice(log, "next-turn", 0, "a")
+    assert out(log) == [("next-step", "note")]
+    splice(log, "next-turn", 0, removed=1, outcome="canceled")
+    assert out(log) == [("next-step", "note")]
+
+
+def test_a_later_turn_closes_the_case() -> None:
+    log = session()
+    claimed(log, 1, "a")
+    cut(log, 1)
+    log.append("turn/start", {"turn": 2})
+    assert out(log) == []
+    cut(log, 2)
+    assert out(log) == []
+
+
+def test_a_fork_gets_back_nothing_that_its_parent_claimed() -> None:
+    parent = session()
+    claimed(parent, 1, "a")
+    cut(parent, 1)
+    fork = Session.seeded(header(id="f", seed_length=parent.length), parent.entries(), clock=Ticks())
+    assert out(fork) == []
+
+
+def test_a_session_without_turns_has_claimed_nothing() -> None:
+    log = session()
+    splice(log, "next-turn", 0, "a")
+    assert out(log) == []

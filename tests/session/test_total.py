@@ -11,7 +11,7 @@ from dsh.session.chunk_run import ChunkRun
 from dsh.session.error import SessionError
 from dsh.session.event import SessionEvent
 from dsh.session.header import header_from_line
-from dsh.session.inbox_fold import consumed_work, fold_inbox
+from dsh.session.inbox_fold import consumed_work, fold_inbox, unentered
 from dsh.session.restore import restore
 from dsh.session.value import decode_strict, encode
 from tests.session.test_golden import LINES
@@ -87,6 +87,7 @@ def test_a_damaged_log_opens_or_is_refused_by_name(body: list[Any]) -> None:
     assert view.request_header is None or "config" in view.request_header
     try:
         fold_inbox(view)
+        unentered(view)
     except SessionError as error:
         assert "event" in error.message
     rows = [decode_strict(encode(row)) for row in pack(view.entries())]
