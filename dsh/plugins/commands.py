@@ -7,8 +7,8 @@ session's log as a pair, whatever the handler does (`spec/tools.md` §7, `spec/f
 import asyncio
 import inspect
 import itertools
+import os
 import re
-import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -62,7 +62,7 @@ class CommandRegistry(Service):
 
     def __init__(self, ctx: Context) -> None:
         self._layers: Layers[_Offer] = Layers(_duplicate)
-        token = secrets.token_hex(4)
+        token = os.urandom(4).hex()
         self._ids = (f"cmd-{token}-{number}" for number in itertools.count(1))
         super().__init__(ctx)
 
