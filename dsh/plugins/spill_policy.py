@@ -1,16 +1,18 @@
 """Row `spill-policy`: a result that is too long for the model is kept in a file, and its two ends are shown.
 
-Between them stands one line that says how much is left out and where all of it is, so the last line, in
-which tools such as bash tell how it went, stays the last one. It bounds what every other review of the call
-has made of the result (`spec/tools.md` §6).
+Between them the gap is marked. After them one line says how much is left out and where all of it is; only
+lines in brackets, in which tools such as bash tell how it went, stay behind it, the last ones as before.
+So whatever cuts the middle out of an old result leaves the model the way to the file. The row bounds what
+every other review of the call has made of the result (`spec/tools.md` §6).
 """
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 import msgspec
 
-from dsh.capabilities.retention import KeptText, both_ends, size_of
+from dsh.capabilities.retention import head_tail, size_of
 from dsh.capabilities.spill import SPILL_STORE, Spilled
 from dsh.kernel import Context
 from dsh.kernel.foreign import contained, told
@@ -25,9 +27,11 @@ provide = ()
 
 EXEMPT = frozenset({"read"})
 """Tools that page by themselves; to send the model from one file to another would help nobody."""
-GAP = "\n\n"
-LAST_LINE_BYTES = 256
-"""A last line up to this size is shown whole where half of the room would cut it."""
+GAP = "\n\n[... the middle is left out, see below ...]\n\n"
+MARKS_CHARS = 1024
+"""How far from the end they are looked for."""
+_MARKS = re.compile(r"(?:\n\[[^\n]*\])+\n*\Z")
+"""The last lines, as far as they stand in brackets: `[exit code: 3]`."""
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
@@ -68,26 +72,24 @@ class SpillPolicy:
             return None
         try:
             place = store.locate(session.id, f"{execution.name}.txt")
-            if self._ends(text, place) is None:
+            if self._shortened(text, place) is None:
                 return None
-            place = await store.save(place, session.id, text)
+            return self._shortened(text, await store.save(place, session.id, text))
         except BaseException as raised:
             error = contained(raised, "the store of long results")
             self._warn(f"a result of {execution.name} reaches the model whole: {told(error)}")
             return None
-        kept = self._ends(text, place)
-        return None if kept is None else GAP.join((kept.head, _notice(kept.omitted_bytes, place), kept.tail))
 
-    def _ends(self, text: str, place: Spilled) -> KeptText | None:
-        """What is shown of the text, so that all of it with the notice stays below the cap."""
-        room = self._cap - size_of(_notice(size_of(text), place)) - 2 * len(GAP)
-        if room < 0:
-            return None
-        tail_bytes = room // 2
-        last_line = size_of(text[text.rstrip("\n").rfind("\n") + 1 :])
-        if tail_bytes < last_line <= min(room, LAST_LINE_BYTES):
-            tail_bytes = last_line
-        return both_ends(text, room - tail_bytes, tail_bytes)
+    def _shortened(self, text: str, place: Spilled) -> str | None:
+        """Both ends, the notice and the marks of the end, within the cap; None where they do not fit."""
+        for marks in dict.fromkeys((_marks_of(text), "")):
+            body = text[: len(text) - len(marks)]
+            around = (GAP, _notice(size_of(body), place), marks)
+            room = self._cap - sum(size_of(piece) for piece in around)
+            if room >= 0:
+                kept = head_tail(body, room)
+                return kept.head + GAP + kept.tail + _notice(kept.omitted_bytes, place) + marks
+        return None
 
     def _warn(self, problem: str, *, once: bool = False) -> None:
         if once and problem in self._told:
@@ -96,8 +98,13 @@ class SpillPolicy:
         self._ctx.logger.warning("%s", problem)
 
 
+def _marks_of(text: str) -> str:
+    found = _MARKS.search(text[-MARKS_CHARS:])
+    return "" if found is None else found[0]
+
+
 def _notice(omitted_bytes: int, place: Spilled) -> str:
-    return f"({omitted_bytes} bytes left out here. The whole result: {place.locator}. {place.retrieval_hint})"
+    return f"\n\n({omitted_bytes} bytes left out. The whole result: {place.locator}. {place.retrieval_hint})"
 
 
 def _text_of(content: Blocks) -> str | None:

@@ -13,7 +13,8 @@ from tests.e2e.model import Model
 from tests.e2e.reply import bash, text
 
 Answering = Callable[..., Model]
-NOTICE = re.compile(r"\n\n\((\d+) bytes left out here\. The whole result: (/\S+)\. [^)]+\)\n\n")
+GAP = "\n\n[... the middle is left out, see below ...]\n\n"
+NOTICE = re.compile(r"\n\n\((\d+) bytes left out\. The whole result: (/\S+)\. [^)]+\)")
 CAP = 50_000
 
 
@@ -46,9 +47,11 @@ def test_a_result_beyond_the_cap_is_shown_by_its_ends_and_lies_in_a_file_until_t
     assert found is not None
     whole = "".join(f"{n}\n" for n in range(1, 11_001)) + "[exit code: 3]"
     assert len(shown) == CAP - (len(str(len(whole))) - len(found[1]))
-    assert whole.startswith(shown[: found.start()])
-    assert shown.endswith("11000\n[exit code: 3]")
-    assert found.start() + int(found[1]) + len(shown) - found.end() == len(whole)
+    head, _, tail = shown[: found.start()].partition(GAP)
+    assert whole.startswith(head)
+    assert whole.endswith(tail + "\n[exit code: 3]")
+    assert shown.endswith(")\n[exit code: 3]")
+    assert len(head) + int(found[1]) + len(tail + "\n[exit code: 3]") == len(whole)
     assert result_in(model.bodies()[2]) == f"{hashlib.sha256(whole.encode()).hexdigest()}  -\n700\n"
     assert list(temporary.iterdir()) == []
 

@@ -195,7 +195,7 @@ async def test_a_text_that_is_written_while_its_session_ends_does_not_stay() -> 
     saving = asyncio.ensure_future(store.save(place, "s", "x" * 100_000))
     await asyncio.sleep(0)
     await owner.dispose()
-    with pytest.raises(OSError, match="ended|No such file"):
+    with pytest.raises(OSError, match=r"ended|No such file"):
         await saving
 
     assert not Path(place.locator).exists()

@@ -21,7 +21,8 @@ from tests.aio import aio
 from tests.tools.kit import StandInAgent, call, new_registry, text, tool
 
 CAP = 480
-NOTICE = re.compile(r"\n\n\((\d+) bytes left out here\. The whole result: (.+?)\. (.+?)\)\n\n")
+GAP = "\n\n[... the middle is left out, see below ...]\n\n"
+NOTICE = re.compile(r"\n\n\((\d+) bytes left out\. The whole result: (.+?)\. (.+?)\)((?:\n\[[^\n]*\])*)\n*\Z")
 MARKED = "line\n" * 500 + "[exit code: 3]"
 
 
@@ -35,7 +36,7 @@ class Store:
 
     def locate(self, session_id: str, suggested_name: str) -> Spilled:
         self.asked.append((session_id, suggested_name))
-        return Spilled(self.locator, 0, "Read it.")
+        return Spilled(self.locator, 0, "Open it by `read`.")
 
     async def save(self, place: Spilled, session_id: str, text: str) -> Spilled:
         if self.failure is not None:
@@ -80,10 +81,11 @@ async def bounded(store: Store | None, cap: int | None = CAP) -> Bounded:
 
 
 def parts(shown: str) -> tuple[str, int, str, str]:
-    """Head, omitted bytes, locator and tail of what the model reads."""
+    """Head, omitted bytes, locator, and tail with the marks of the end, of what the model reads."""
     found = NOTICE.search(shown)
     assert found is not None, shown
-    return shown[: found.start()], int(found[1]), found[2], shown[found.end() :]
+    head, _, tail = shown[: found.start()].partition(GAP)
+    return head, int(found[1]), found[2], tail + found[4]
 
 
 @pytest.mark.parametrize("letter", ["x", "é", "漢", "🙂"])
@@ -135,27 +137,60 @@ def test_a_result_is_never_longer_than_the_cap_unless_the_notice_is(
     run()
 
 
+@pytest.mark.parametrize(
+    ("end", "stays"),
+    [
+        ("\n[exit code: 3]", "\n[exit code: 3]"),
+        ("\n[timed out after 5ms]\n[killed by signal: SIGTERM]\n", None),
+        ("\n[output truncated; full output: /x]\n[exit code: 1]", None),
+        ("\nplain [exit code: 3]", ""),
+        ("\n[1, 2,\n3]", ""),
+        ("\n[" + "x" * 1100 + "]", ""),
+        ("\n[]\nlast", ""),
+    ],
+)
 @aio
-async def test_the_last_line_stays_the_last_and_the_gap_is_where_the_notice_stands() -> None:
+async def test_marks_of_the_end_stay_the_last_lines_and_the_gap_is_marked(
+    end: str, stays: str | None
+) -> None:
     it = await bounded(Store())
+    whole = "line\n" * 500 + "line" + end
 
-    shown = await it.run(MARKED)
+    shown = await it.run(whole)
 
+    assert shown.startswith("line\nline\n")
+    assert shown.endswith("by `read`.)" + (end if stays is None else stays))
     head, omitted, _, tail = parts(shown)
-    assert head.startswith("line\nline\n")
-    assert shown.endswith("line\n[exit code: 3]")
-    assert len(head) + omitted + len(tail) == len(MARKED)
-    assert abs(len(head) - len(tail)) <= 1
+    assert len(head) + omitted + len(tail.rstrip("\n")) == len(whole.rstrip("\n"))
 
 
 @aio
-async def test_a_last_line_longer_than_half_of_the_room_is_whole_all_the_same() -> None:
-    it = await bounded(Store(), 150)
+async def test_marks_for_which_there_is_no_room_are_output_like_any_other() -> None:
+    it = await bounded(Store(), 300)
 
-    shown = await it.run(MARKED)
+    shown = await it.run("line\n" * 500 + "[" + "x" * 200 + "]")
 
     assert NOTICE.search(shown)
-    assert shown.endswith("\n[exit code: 3]")
+    assert size_of(shown) <= 300
+    assert shown.endswith("by `read`.)")
+
+
+@aio
+async def test_many_lines_in_brackets_cost_no_more_than_others() -> None:
+    it = await bounded(Store())
+
+    shown = await it.run("[x]\n" * 200_000 + "end")
+
+    assert shown.endswith("by `read`.)")
+
+
+@aio
+async def test_the_notice_survives_when_an_old_result_loses_its_middle_again() -> None:
+    it = await bounded(Store(), 50_000)
+
+    shown = await it.run("line\n" * 20_000 + "[exit code: 3]")
+
+    assert "/spill/1" in shown[-1024:]
 
 
 @aio
