@@ -13,7 +13,7 @@ from dsh.tools.definition import Resources, ToolDefinition, ToolOutput
 from dsh.tools.event import TOOLS_RESULT
 from dsh.tools.typed import typed_tool
 from tests.agent.kit import Loop, calls, data_of, ends, loop, text, texts_of
-from tests.aio import aio
+from tests.aio import aio_in_virtual_time as aio
 
 RAW = "{}"
 Body = Callable[[Any, Any], Any]
