@@ -131,6 +131,7 @@ def event_table() -> str:
     rows = []
     for declared in events():
         mode = declared.event.mode + (", contained" if declared.event.contained else "")
+        mode += ", scoped" if declared.event.scoped else ""
         answer = f" \u2192 {code(declared.answer)}" if declared.answer else ""
         rows.append(
             (
