@@ -139,3 +139,5 @@ def test_a_run_that_only_writes_its_log_loads_what_writes_it(tmp_path: Path) -> 
         f"dsh.persistence.jsonl.{name}" for name in jsonl
     }
     assert not loaded & {"dsh.persistence.tail", "dsh.persistence.system", "dsh.session.restore", "sqlite3"}
+    compaction = {name for name in loaded if name.startswith("dsh.plugins.compaction_basic.")}
+    assert compaction == {f"dsh.plugins.compaction_basic.{name}" for name in ("config", "trigger")}

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dsh.agent.transcript import answered
+from dsh.agent.transcript import Started, outgoing
 from dsh.errors import DshError
 from dsh.kernel import Cancelled, CancelToken, ScopeTarget
 from dsh.llm.auxiliary import Answer, ask
@@ -72,7 +72,7 @@ class Summarizer:
         header: Mapping[str, Any] = session.request_header or {}
         request = LlmRequest(
             config=config,
-            messages=(*_sound(session, span), instruction()),
+            messages=(*outgoing(span.messages, Started(session)), instruction()),
             system=header.get("system"),
             tools=tuple(_schema(tool) for tool in header.get("tools", ())),
             session_id=session.id,
@@ -111,16 +111,6 @@ class Call(msgspec.Struct, frozen=True, eq=False):
     signal: CancelToken
     subject: ScopeTarget
     """Whose listeners of `llm/stream` see the request."""
-
-
-def _sound(session: Session, span: Span) -> Sequence[Any]:
-    """The messages of the span, each call among them answered."""
-    messages = span.messages
-
-    def was_started(call_id: str) -> bool:
-        return any(event.data["callId"] == call_id for event in session.select("tool/call"))
-
-    return answered(messages, was_started)
 
 
 def _schema(tool: Mapping[str, Any]) -> ToolSchema:

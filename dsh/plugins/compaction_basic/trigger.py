@@ -37,12 +37,13 @@ class Pressed(NamedTuple):
 class _Known:
     """What is remembered of one session."""
 
-    __slots__ = ("again_at", "said")
+    __slots__ = ("again_at", "last", "said")
 
     def __init__(self) -> None:
         self.again_at = 0
         """Below this total another attempt would come to what the last one came to: nothing."""
         self.said: set[tuple[str, str, str]] = set()
+        self.last = ""
 
 
 class Trigger:
@@ -76,11 +77,11 @@ class Trigger:
         try:
             window = self._llm.resolve_model_info(target.provider, target.model).context_window
         except LlmError as error:
-            self.warn_once(session, target, f"{where} is not known, so nothing is compacted for it: {error}")
+            self.warn_once(session, target, f"{where} is not known, so nothing is compacted ahead: {error}")
             return None
         if window is None:
             self.warn_once(
-                session, target, f"the context window of {where} is not known, so nothing is compacted for it"
+                session, target, f"the context window of {where} is not known, so nothing is compacted ahead"
             )
             return None
         limits = Limits(window, policy.threshold(window), policy.retained(window))
@@ -89,7 +90,7 @@ class Trigger:
                 session,
                 target,
                 f"retainTokens {limits.retained} is not below the threshold of {where}, "
-                f"{limits.threshold} of {window} tokens, so nothing is compacted for it",
+                f"{limits.threshold} of {window} tokens, so nothing is compacted ahead",
             )
             return None
         return limits
@@ -104,7 +105,11 @@ class Trigger:
         self._of(session).again_at = self.total(session) + room // 4
 
     def warn(self, session: Session, text: str) -> None:
-        """Tell people of something that did not end the turn."""
+        """Tell people of something that did not end the turn; not the very same thing twice in a row."""
+        known = self._of(session)
+        if known.last == text:
+            return
+        known.last = text
         self._logger().warning("session %s: %s", session.id, text)
 
     def warn_once(self, session: Session, target: LlmCallConfig, text: str, kind: str = "limits") -> None:

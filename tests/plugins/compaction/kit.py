@@ -4,6 +4,7 @@ import itertools
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from types import ModuleType
 from typing import Any
 
 from dsh.agent.contract import Agent, AgentOptions
@@ -88,9 +89,10 @@ async def compacting(
     effort: bool = False,
     config: Mapping[str, Any] | None = None,
     pruner: Mapping[str, Any] | None = None,
+    meter: ModuleType = token_meter,
 ) -> AsyncIterator[Compacting]:
     """A running composition with the model on route `q`; without `pruner` there is no such row."""
-    rows: list[Any] = [(token_meter, {}), (compaction_basic, dict(config or {}))]
+    rows: list[Any] = [(meter, {}), (compaction_basic, dict(config or {}))]
     if pruner is not None:
         rows.insert(0, (tool_result_pruner, dict(pruner)))
     async with loop(rows=rows) as running:

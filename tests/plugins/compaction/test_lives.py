@@ -1,18 +1,29 @@
 """Compaction and what else goes on: snapshots of the runtime context, lives of a session, foreign code."""
 
 import asyncio
+from types import ModuleType
 
 import pytest
 
 from dsh.agent.prompt import RUNTIME_CONTEXT_OWNER, SYSTEM_PROMPT
 from dsh.capabilities.compaction import CompactionError
+from dsh.capabilities.token_meter import TOKEN_METER, Measurement
 from dsh.plugins.compaction_basic import summary
+from dsh.session.error import SessionError
 from dsh.session.log import Session
 from dsh.session.message import assistant_message, user_message
 from dsh.session.restore import restore
 from tests.agent.kit import calls, data_of, ends, failed, text, types
 from tests.aio import aio, aio_in_virtual_time
-from tests.plugins.compaction.kit import Compacting, compacting, is_paired, long, rows_of, surface
+from tests.plugins.compaction.kit import (
+    Compacting,
+    compacting,
+    is_paired,
+    long,
+    rows_of,
+    surface,
+    warnings_of,
+)
 
 
 def snapshots(c: Compacting, request: int) -> int:
@@ -162,3 +173,30 @@ async def test_tools_that_were_called_before_may_be_called_after() -> None:
         tables = [request.tools for request in (*c.model.requests, *c.model.asked)]
         assert all(table == tables[0] for table in tables)
         assert ends(agent.session)[-1]["kind"] == "completed"
+
+
+class BrokenMeter:
+    """Stands in for a meter that finds a rule of the log broken, each time it is asked."""
+
+    def measure(self, session: Session) -> Measurement:
+        raise SessionError("step 3 is broken")
+
+
+def broken_meter() -> ModuleType:
+    """A row that provides it."""
+    row = ModuleType("broken_meter")
+    vars(row).update(provide=[TOKEN_METER], apply=lambda ctx: ctx.provide(TOKEN_METER, BrokenMeter()))
+    return row
+
+
+@aio
+async def test_a_log_that_cannot_be_measured_is_told_once_and_ends_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with compacting(text("one"), meter=broken_meter()) as c:
+        agent = await c.agent()
+        with warnings_of(caplog) as warnings:
+            await c.talk(agent, "a", "b", "c")
+
+        assert [end["kind"] for end in ends(agent.session)] == ["completed"] * 3
+        assert len([w for w in warnings() if "step 3 is broken" in w]) == 1
