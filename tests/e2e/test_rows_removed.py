@@ -10,14 +10,14 @@ from tests.e2e.model import serve
 from tests.e2e.reply import text
 
 NEEDED = {
-    "llm": ["llm-deepseek", "agent-loop", "headless-runner"],
+    "llm": ["llm-deepseek", "agent-loop", "compaction-basic", "command-compact", "headless-runner"],
     "session": [
         "session-title", "session-persistence-jsonl", "session-checkpoint-policy", "session-projection",
         "session-stats", "session-projection-cache", "session-query-sqlite", "session-telemetry-otel",
-        "agent-loop", "headless-runner",
+        "agent-loop", "compaction-basic", "command-compact", "headless-runner",
     ],
     "session-projection": ["session-stats", "session-projection-cache"],
-    "agent": ["agent-loop", "headless-runner"],
+    "agent": ["agent-loop", "compaction-basic", "command-compact", "headless-runner"],
     "agent-default-model": ["headless-runner"],
     "agent-loop": ["headless-runner"],
     "system-prompt": ["agent-loop", "headless-runner"],
@@ -27,6 +27,9 @@ NEEDED = {
     "shell-env": ["tool-bash"],
     "bash-sandbox": ["tool-bash"],
     "fs-sandbox": ["tool-fs"],
+    "commands": ["command-compact"],
+    "token-meter": ["compaction-basic", "command-compact"],
+    "compaction-basic": ["command-compact"],
     "tools": [
         "agent-loop", "system-prompt", "timeout-policy", "tool-bash", "tool-fs", "tool-fs-search",
         "headless-runner",
@@ -41,9 +44,9 @@ DISPENSABLE = [
     "timer", "llm-retry", "credentials", "settings", "session-title", "session-title-llm",
     "session-persistence-jsonl", "session-checkpoint-policy", "session-stats",
     "session-projection-cache", "session-composition", "session-query-sqlite", "session-telemetry-otel",
-    "permission", "commands", "user-questions",
+    "permission", "user-questions", "command-compact", "tool-result-pruner",
     "fs-observation-policy", "timeout-policy", "spill-local", "spill-policy", "repeat-tool-reminder",
-    "token-meter", "tool-bash", "tool-fs", "tool-fs-search",
+    "tool-bash", "tool-fs", "tool-fs-search",
 ]  # fmt: skip
 """Without these a question is answered all the same."""
 OTHERWISE = ["llm-deepseek", "headless-runner"]
