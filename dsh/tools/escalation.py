@@ -155,5 +155,5 @@ async def approve_escalation(
         )
     )
     if outcome != "allowed-once":
-        raise ToolError(REFUSALS[outcome].format(subject=subject))
+        raise ToolError(REFUSALS.get(outcome, REFUSALS["unavailable"]).format(subject=subject))
     return mode

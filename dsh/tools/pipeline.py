@@ -165,20 +165,19 @@ class Invocation:
             return Deny(ask.reason or "this call needs an approval and no approval service is there")
         if agent is None:
             return Deny("this call needs an approval, which only an agent can ask for")
-        outcome = await approval.request(
-            ApprovalRequest(
-                agent=agent,
-                tool_name=call.name,
-                call_id=call.call_id,
-                reason=ask.reason,
-                signal=call.signal,
-            )
+        request = ApprovalRequest(
+            agent=agent,
+            tool_name=call.name,
+            call_id=call.call_id,
+            reason=ask.reason,
+            signal=call.signal,
         )
+        outcome: str = await _contained(approval.request(request), "the approval service")
         if outcome == "allowed-once":
             return Allow()
         if outcome == "cancelled" and call.signal.cancelled:
             return None
-        return Deny(REFUSALS[outcome])
+        return Deny(REFUSALS.get(outcome, REFUSALS["unavailable"]))
 
     # -- body ------------------------------------------------------------------------------------
 

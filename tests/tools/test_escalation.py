@@ -33,6 +33,9 @@ class Answer:
     def policy_of(self, session: Session | None) -> Any:
         return "ask"
 
+    def set_policy(self, agent: object, policy: object) -> bool:
+        return False
+
 
 def execution(*, has_agent: bool = True) -> ToolExecution:
     agent = StandInAgent(Context()) if has_agent else None

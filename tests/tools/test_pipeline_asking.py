@@ -1,7 +1,10 @@
 """A policy that asks: what the approval service makes of it."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from dsh.capabilities.approval import APPROVAL, ApprovalOutcome, ApprovalRequest
 from dsh.kernel import CancelToken, Context
@@ -126,3 +129,32 @@ async def test_allow_is_what_listeners_get_from_next() -> None:
     await tools.run(call())
 
     assert seen == [Allow()]
+
+
+@pytest.mark.parametrize("outcome", ["maybe", "", None, True])
+@aio
+async def test_an_answer_that_is_none_denies(outcome: Any) -> None:
+    tools, ran, _ = asking([outcome])
+    agent = StandInAgent(Context())
+
+    assert "nobody is there to give it" in text(await tools.run(call(agent=agent)))
+    assert ran == []
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()])
+@aio
+async def test_an_approval_service_that_would_end_the_process_denies(error: BaseException) -> None:
+    class Ends(Answers):
+        async def request(self, request: ApprovalRequest) -> ApprovalOutcome:
+            raise error
+
+    ctx, tools = new_registry()
+    ran: list[str] = []
+    tools.register(tool("t", body(lambda _: ran.append("ran"))))
+    ctx.provide(APPROVAL, Ends())
+    ctx.on(TOOLS_PRE_EXECUTE, answering(Ask()))
+
+    result = await tools.run(call(agent=StandInAgent(ctx)))
+
+    assert text(result).startswith("Error: the approval service failed: ")
+    assert ran == []
