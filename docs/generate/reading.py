@@ -21,7 +21,8 @@ READING = (
         "root",
         "event",
     ),
-    *("internal", "service", "view", "accessor", "scope", "cancel", "schema", "shape", "secret", "tree"),
+    *("internal", "service", "view", "accessor", "scope", "layer", "cancel"),
+    *("schema", "shape", "secret", "tree"),
     *("journal", "foreign", "task"),
 )
 
