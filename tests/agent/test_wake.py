@@ -317,3 +317,108 @@ async def test_cancelling_maintenance_cancels_its_token_and_the_wakes_it_held() 
             await result
         await agent.when_idle()
         assert it.statuses == []
+
+
+@aio
+async def test_the_result_and_the_failure_of_a_maintenance_job_are_its_callers() -> None:
+    async with loop(text("done")) as it:
+        agent = await it.agent()
+
+        async def fail(token: CancelToken) -> None:
+            raise ValueError("no")
+
+        def refuse(token: CancelToken) -> Any:
+            raise KeyError("at once")
+
+        with pytest.raises(ValueError, match="no"):
+            await agent.run_maintenance(fail)
+        with pytest.raises(KeyError):
+            agent.run_maintenance(refuse)
+        await it.prompt(agent, "go")
+        assert ends(agent.session) == [{"kind": "completed"}]
+
+
+@aio
+async def test_a_wake_that_was_kept_during_maintenance_starts_nothing_when_its_message_is_gone() -> None:
+    async with loop(text("done")) as it:
+        agent = await it.agent()
+        gate = asyncio.Event()
+        result = agent.run_maintenance(lambda token: gate.wait())
+        message = user_message("go")
+        agent.followup(message)
+        agent.inbox.remove(message["id"])
+        gate.set()
+        await result
+        await agent.when_idle()
+        assert it.statuses == []
+
+
+@aio
+async def test_an_agent_that_is_ended_during_maintenance_keeps_no_wake() -> None:
+    async with loop(text("done")) as it:
+        handle = await it.create()
+        agent = handle.agent
+
+        async def job(token: CancelToken) -> str:
+            try:
+                await token.sleep(60)
+            finally:
+                agent.followup(user_message("late"))
+            return "never"
+
+        result = agent.run_maintenance(job)
+        await asyncio.sleep(0)
+        await handle.dispose()
+        with pytest.raises(Exception, match="cancelled"):
+            await result
+        assert it.statuses == []
+
+
+# -- what waits, without a message -----------------------------------------------------------------
+
+
+@aio
+async def test_going_on_with_what_waits_wakes_an_idle_agent_once() -> None:
+    async with loop(text("done")) as it:
+        agent = await it.agent()
+        assert not agent.continue_pending()
+        assert it.statuses == []
+        agent.inject(user_message("note"))
+        assert agent.continue_pending()
+        assert not agent.continue_pending(), "it is claimed"
+        await agent.when_idle()
+        assert it.statuses == ["running", "idle"]
+        assert texts_of(it.model.requests[0]) == ["user: note"]
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+@aio
+async def test_going_on_while_a_turn_runs_takes_up_what_a_cancel_has_parked(is_cancelled: bool) -> None:
+    gate = asyncio.Event()
+    async with loop([gate.wait, *text("one")], text("two")) as it:
+        agent = await it.agent()
+        agent.followup(user_message("a"))
+        agent.followup(user_message("b"))
+        await until(lambda: it.model.requests)
+        if is_cancelled:
+            agent.cancel(USER, keep_inbox=True)
+        assert agent.continue_pending()
+        gate.set()
+        await agent.when_idle()
+        assert [end["kind"] for end in ends(agent.session)][1:] == ["completed"]
+        assert len(it.statuses) == (4 if is_cancelled else 2)
+
+
+@aio
+async def test_going_on_during_maintenance_waits_for_its_end() -> None:
+    async with loop(text("done")) as it:
+        agent = await it.agent()
+        gate = asyncio.Event()
+        result = agent.run_maintenance(lambda token: gate.wait())
+        agent.inject(user_message("note"))
+        assert agent.continue_pending()
+        assert it.statuses == []
+        gate.set()
+        await result
+        await agent.when_idle()
+        assert ends(agent.session) == [{"kind": "completed"}]
