@@ -5,6 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dsh.capabilities.approval import APPROVAL, APPROVAL_REQUEST, Approval, ApprovalError, ApprovalRequest
 from dsh.kernel import Cancelled, CancelToken, Context
@@ -369,3 +371,59 @@ async def test_the_model_is_told_the_policy_where_there_is_a_prompt() -> None:
     assert "never" in (await told(ctx, agent))["approval:policy"]
     assert await told(ctx, None) == {}
     await ctx.dispose()
+
+
+KINDS = ["allowed-once", "rejected", "cancelled", "unavailable", "nonsense", "raise", "hang", "pass on"]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 3)), max_size=6),
+    st.sampled_from(["ask", "never"]),
+    st.integers(0, 4),
+)
+def test_whatever_answerers_do_each_question_has_one_answer_and_only_a_grant_is_one(
+    asked: list[tuple[str, int]], policy: str, cancelled_after: int
+) -> None:
+    @aio
+    async def body() -> None:
+        ctx, service, agent = await mounted(policy)
+        token = CancelToken()
+
+        async def answer(found: ApprovalRequest, following: Callable[[], Any]) -> Any:
+            kind, ticks = asked[int(found.tool_name)]
+            for _ in range(ticks):
+                await asyncio.sleep(0)
+            match kind:
+                case "raise":
+                    raise SystemExit(1)
+                case "hang":
+                    await asyncio.Event().wait()
+                case "pass on":
+                    return await following()
+            return kind
+
+        ctx.on(APPROVAL_REQUEST, answer)
+        requests = [ApprovalRequest(agent=agent, tool_name=str(at), signal=token) for at in range(len(asked))]
+        under_way = [asyncio.ensure_future(service.request(one)) for one in requests]
+        for _ in range(cancelled_after):
+            await asyncio.sleep(0)
+        token.cancel("user")
+        outcomes = await asyncio.gather(*under_way)
+
+        for at, outcome in enumerate(outcomes):
+            [(place, number)] = [
+                (event.seq, event.data["id"])
+                for event in agent.session.events()
+                if event.type == "approval/asked" and event.data["toolName"] == str(at)
+            ]
+            [(later, logged)] = [
+                (event.seq, event.data["outcome"])
+                for event in agent.session.events()
+                if event.type == "approval/decided" and event.data["id"] == number
+            ]
+            assert place < later and logged == outcome
+            assert outcome != "allowed-once" or (asked[at][0] == "allowed-once" and policy == "ask")
+            assert policy == "ask" or outcome in ("rejected", "cancelled")
+        await ctx.dispose()
+
+    body()
