@@ -35,8 +35,8 @@ class Inbox:
         self._session = session
         self._inserted, self._discarded, self._claimed = inserted, discarded, claimed
         self._lists = fold_inbox(session)
-        self._out: list[tuple[InboxTarget, Message]] = []
-        """Claimed for a step that has not taken them in yet, and where they came from."""
+        self._out: dict[str, tuple[InboxTarget, Message]] = {}
+        """Claimed for a step that has not taken them in yet: by id, where they came from, in order."""
 
     @property
     def next_turn(self) -> tuple[Message, ...]:
@@ -94,11 +94,11 @@ class Inbox:
 
     def claim(self, target: InboxTarget, turn: int) -> tuple[Message, ...]:
         """Take what enters the next step of `turn`: all of `next-step`, then perhaps one prompt."""
-        self._out = []
+        self._out = {}
         parts: tuple[tuple[InboxTarget, float], ...] = (("next-step", math.inf), ("next-turn", 1))
         for source, count in parts if target == "next-turn" else parts[:1]:
-            self._out += [(source, message) for message in self._change(source, 0, count, (), None)]
-        claimed = tuple(message for _, message in self._out)
+            self._out |= {m["id"]: (source, m) for m in self._change(source, 0, count, (), None)}
+        claimed = tuple(message for _, message in self._out.values())
         for message in claimed:
             self._claimed(message, turn)
         return claimed
@@ -106,11 +106,11 @@ class Inbox:
     def decided(self, messages: Sequence[Message]) -> None:
         """Exactly these enter the step: what was claimed beside them is gone, by somebody's decision."""
         kept = {message["id"] for message in messages}
-        self._out = [(source, out) for source, out in self._out if out["id"] in kept]
+        self._out = {message_id: out for message_id, out in self._out.items() if message_id in kept}
 
     def entered(self, message: Message) -> None:
         """A message is in the log as `user/message`: it cannot be put back any more."""
-        self._out = [(source, out) for source, out in self._out if out["id"] != message["id"]]
+        self._out.pop(message["id"], None)
 
     def put_back(self) -> frozenset[str]:
         """What was claimed and has not entered waits again, in its old place; answers the ids.
@@ -118,8 +118,8 @@ class Inbox:
         Raises:
             SessionError: the log refuses a row; what was not put back then is gone.
         """
-        out, self._out = self._out, []
-        return self._return(out)
+        out, self._out = self._out, {}
+        return self._return(list(out.values()))
 
     def recover(self) -> frozenset[str]:
         """The same for a log that was cut between claim and entry; for a session that is resumed."""
@@ -158,12 +158,12 @@ class Inbox:
         if count and outcome:
             data["outcome"] = outcome
         self._lists.check(data)
-        entered = self._session.append(INBOX_SPLICED, data).data["inserted"]
-        now[first : first + count] = entered
+        logged = self._session.append(INBOX_SPLICED, data).data
+        self._lists.apply(logged)
         if outcome:
             for message in removed:
                 self._discarded(message)
-        for message in entered:
+        for message in logged["inserted"]:
             self._inserted(message)
         return removed
 

@@ -24,6 +24,7 @@ class InboxLists:
     def __init__(self) -> None:
         self.next_turn: list[Message] = []
         self.next_step: list[Message] = []
+        self._ids: set[str] = set()
 
     def list_of(self, target: object) -> list[Message]:
         """The list behind a target name.
@@ -55,16 +56,19 @@ class InboxLists:
                 f"{INBOX_SPLICED}: {removed} from position {start} of {data['target']} is out of range, "
                 f"it holds {len(target)}"
             )
-        going = target[start : start + removed]
-        pending = {m["id"] for m in (*self.next_turn, *self.next_step)} - {m["id"] for m in going}
+        going = {message["id"] for message in target[start : start + removed]}
+        fresh: set[str] = set()
         for message in inserted:
             message_id = message.get("id") if isinstance(message, dict) else None
-            if type(message_id) is not str or message_id in pending:
+            if type(message_id) is not str or not self._is_free(message_id, going, fresh):
                 raise InvalidEvent(
                     f"{INBOX_SPLICED}: message id {message_id!r:.80} is missing or pending twice"
                 )
-            pending.add(message_id)
+            fresh.add(message_id)
         return target, start, removed
+
+    def _is_free(self, message_id: str, going: set[str], fresh: set[str]) -> bool:
+        return message_id not in fresh and (message_id in going or message_id not in self._ids)
 
     def apply(self, data: Any) -> None:
         """Carry out a splice.
@@ -73,6 +77,8 @@ class InboxLists:
             InvalidEvent: as `check`.
         """
         target, start, removed = self.check(data)
+        self._ids.difference_update(message["id"] for message in target[start : start + removed])
+        self._ids.update(message["id"] for message in data["inserted"])
         target[start : start + removed] = data["inserted"]
 
 

@@ -227,6 +227,30 @@ async def test_a_concluding_tool_ends_the_turn_without_another_request() -> None
         assert ends(agent.session) == [{"kind": "completed"}]
 
 
+@pytest.mark.parametrize("source", ["context of the tool", "steering"])
+@aio
+async def test_what_waits_for_a_step_gets_one_even_after_a_concluding_tool(source: str) -> None:
+    async with loop(calls(("c1", "finish", "{}")), text("read it")) as it:
+        agent = await it.agent()
+
+        async def finish(args: Any, exec: Any) -> str:  # noqa: A002
+            exec.conclude_turn()
+            if source == "steering":
+                agent.steer(user_message("wait"))
+            return "done"
+
+        async def add(settled: Any, following: Any) -> Accept:
+            note = user_message("wait", {"kind": "plugin", "plugin": "x"})
+            return Accept(additional_contexts=(note,))
+
+        it.tool("finish", finish)
+        if source != "steering":
+            it.ctx.on(TOOLS_POST_EXECUTE, add)
+        await it.prompt(agent, "go")
+        assert texts_of(it.model.requests[1])[-1] == "user: wait"
+        assert ends(agent.session) == [{"kind": "completed"}]
+
+
 @aio
 async def test_contexts_of_tools_enter_the_next_step_after_all_results() -> None:
     async with loop(calls(("c1", "echo", "{}"), ("c2", "echo", "{}")), text("done")) as it:

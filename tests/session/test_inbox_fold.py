@@ -61,6 +61,8 @@ def test_a_fork_does_not_inherit_what_is_pending_and_a_resume_does() -> None:
         {"target": "next-turn", "start": 0, "removedCount": -1, "inserted": []},
         {"target": "next-turn", "start": 0},
         {"target": "next-turn", "start": 0, "inserted": [{}]},
+        {"target": "next-turn", "start": 0, "inserted": [{"id": []}]},
+        {"target": "next-turn", "start": 0, "inserted": [{"id": {}}]},
         {"target": "next-step", "start": 0, "inserted": [prompt("x", "a")]},
         {"target": "next-turn", "start": 0, "inserted": [prompt("x", "b"), prompt("x", "b")]},
     ],
