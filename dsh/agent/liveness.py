@@ -1,4 +1,4 @@
-"""Whether an agent still takes part: what is done to one that has ended would be logged where nobody looks."""
+"""Whether an agent still takes part. What is done to one that has ended is logged where nobody looks."""
 
 from dsh.agent.registry import AGENTS
 from dsh.capabilities.agent import AgentRef
