@@ -10,7 +10,8 @@ from dsh.agent.contract import CancelCause
 from dsh.kernel import Effect
 from dsh.session.log import Session
 from dsh.session.message import user_message
-from dsh.tools.definition import TEXT_OUTPUT, Resources
+from dsh.tools.definition import TEXT_OUTPUT, Resources, ToolOutput
+from dsh.tools.error import ToolError
 from dsh.tools.event import (
     TOOLS_EXECUTE,
     TOOLS_POST_EXECUTE,
@@ -18,6 +19,7 @@ from dsh.tools.event import (
     TOOLS_RESULT,
     Accept,
     Block,
+    Deny,
     Settled,
 )
 from dsh.tools.typed import typed_tool
@@ -245,6 +247,63 @@ async def test_an_observer_of_a_result_that_registers_a_tool_anew_changes_the_ca
 
         assert beside == {"c1": [], "c2": ["c1"], "c3": [], "c4": []}
         assert ends(agent.session) == [{"kind": "completed"}]
+
+
+# -- rows --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("way", "keys", "error"),
+    [
+        ("fine", ["turn", "step", "message"], None),
+        ("noted", ["turn", "step", "message", "meta"], None),
+        ("raises", ["turn", "step", "message"], None),
+        ("denied", ["turn", "step", "message"], None),
+        ("coded", ["turn", "step", "message", "error"], {"name": "ToolError", "code": "OWN"}),
+    ],
+)
+@aio
+async def test_rows_have_the_keys_of_the_format_in_its_order(
+    way: str, keys: list[str], error: dict[str, str] | None
+) -> None:
+    async with loop(calls(("c-7", "t", '{"path": "a.py"}')), text("done")) as it:
+
+        async def body(args: Any, execution: Any) -> str:
+            if way == "raises":
+                raise ValueError("no")
+            if way == "coded":
+                raise ToolError("no", code="OWN")
+            return "value"
+
+        async def policy(execution: Any, following: Any) -> Any:
+            return Deny("no") if way == "denied" else await following()
+
+        output = ToolOutput(
+            {"type": "string"},
+            lambda args, value: value,
+            lambda args, value: {"n": 1} if way == "noted" else None,
+        )
+        it.tools.register(typed_tool(name="t", description="", parameters={}, output=output, execute=body))
+        it.ctx.on(TOOLS_PRE_EXECUTE, policy)
+        agent = await it.agent()
+        await it.prompt(agent, "go")
+
+        called, result = (
+            next(event for event in agent.session.events() if event.type == kind)
+            for kind in ("tool/call", "tool/result")
+        )
+        expected = {"turn": 1, "step": 1, "callId": "c-7", "name": "t", "arguments": '{"path": "a.py"}'}
+        assert list(called.data.items()) == list(expected.items())
+        assert result.sources == (called.seq,)
+        assert list(result.data) == keys
+        assert result.data.get("error") == error
+        assert error is None or list(result.data["error"]) == ["name", "code"]
+        message = result.data["message"]
+        assert list(message) == ["source", "content", "role", "id"]
+        assert message["source"] == {"kind": "tool", "callId": "c-7"}
+        (block,) = message["content"]
+        assert list(block) == ["type", "toolCallId", "content", "isError"]
+        assert block["isError"] is (way not in ("fine", "noted"))
 
 
 # -- conclusions -------------------------------------------------------------------------------------
