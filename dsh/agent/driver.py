@@ -137,8 +137,8 @@ class LoopAgent:
     def _start_driver(self, idle: Idle) -> None:
         with self._services.initiators.entered(self):
             phase = Running(CancelToken(), idle.last_turn)
-            self._set_phase(phase)
             turn = Turn(self._parts, phase)
+            self._set_phase(phase)
             turn.open()
             self._activity = self._services.ctx.kernel.keep(self._drive(phase, turn), f"agent {self.id}")
 
