@@ -1,7 +1,7 @@
 """Resuming: the same log goes on, repaired where it was cut, and every request over it is complete."""
 
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -169,7 +169,7 @@ def answer(call_id: str) -> Message:
     return result(call_id)[1]["message"]  # type: ignore[no-any-return]
 
 
-def ids(messages: tuple[Message, ...]) -> list[str]:
+def ids(messages: Sequence[Message]) -> list[str]:
     out = []
     for message in messages:
         block: Any = message["content"][0]
