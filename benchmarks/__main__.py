@@ -167,6 +167,45 @@ def sessions() -> list[Row]:
     ]
 
 
+def steps(base_url: str) -> list[Row]:
+    """In process: a thousand steps in one session, two hundred agents at once (`benchmarks.steps`)."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.steps", "--server", base_url],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = {name: float(value) for name, value in map(str.split, done.stdout.splitlines())}
+    flat = "at most 1.1 times"
+    return [
+        Row(
+            "in process: a step, a tool call in each; those after 900 steps against the first 100",
+            flat,
+            f"{found['step_us'] / 1000:.1f} ms, {found['step_growth']:.2f} times",
+            "",
+        ),
+        Row(
+            "the same with the DeepSeek adapter and a server, the sending of the bytes taken off",
+            flat,
+            f"{found['wire_us'] / 1000:.1f} ms, {found['wire_growth']:.2f} times",
+            "",
+        ),
+        Row(
+            f"to send the {found['sent_kib']:.0f} KiB of the last of these requests",
+            "",
+            f"{found['sent_us'] / 1000:.1f} ms",
+            "",
+        ),
+        Row(
+            "200 agents at once, five steps each: for each agent",
+            "",
+            f"{found['agent_ms']:.1f} ms, {found['agent_kib']:.0f} KiB",
+            "",
+        ),
+    ]
+
+
 def installed() -> str:
     """Size and packages of `pip install .` into a new environment, pip and setuptools left out."""
     with tempfile.TemporaryDirectory() as folder:
@@ -238,6 +277,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, server(Path(folder)) as base_url:
         ours = figures(Bench(OURS, Path(folder, "ours"), base_url, options.runs))
+        loop = steps(base_url)
         theirs = ["0.76 s, 172 MiB", "93 ms", "49 ms", "52 µs CPU, 3.3 KiB kept", "quadratic in places", ""]
         if options.original:
             program = shlex.split(options.original)
@@ -255,6 +295,7 @@ def main() -> None:
     ]
     rows.insert(4, Row("in process: open such a log and derive its messages", "60 ms", opening(), "133 ms"))
     rows.extend(sessions())
+    rows.extend(loop)
     rows.extend(kernel())
     if options.install:
         rows.append(Row("installed size, packages (no extras)", "65 MB, 30", installed(), "473 MB, 455"))

@@ -69,21 +69,25 @@ class WireHistory:
 
     def __init__(self) -> None:
         self._seen = Seen()
-        self._text = b""
+        self._text = bytearray()
 
-    def encoded(self, system: str | None, messages: tuple[Message, ...]) -> msgspec.Raw:
-        """The array, compact in UTF-8. Only what is new is put into words again.
+    def members(self, system: str | None, messages: tuple[Message, ...]) -> tuple[bytes, bytearray]:
+        """The members of the array, compact in UTF-8: the system text, and the messages, which are not the
+        caller's to keep. Only what is new is put into words again.
 
         Raises:
             LlmError: `UNSUPPORTED_CONTENT`, a message holds an image.
         """
         count = self._seen.count(messages)
         added = _members(wire_messages(None, messages[count:]))
-        known = self._text if count else b""
-        self._text = b",".join(part for part in (known, added) if part)
+        if not count:
+            self._text.clear()
+        elif added:
+            self._text += b","
+        self._text += added
         self._seen.note(messages)
         head = _members(wire_messages(system, ()))
-        return msgspec.Raw(b"[" + b",".join(part for part in (head, self._text) if part) + b"]")
+        return head + b"," if head and self._text else head, self._text
 
 
 def _members(items: list[dict[str, Any]]) -> bytes:

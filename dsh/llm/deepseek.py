@@ -19,14 +19,13 @@ from dsh.llm.adapter import (
     RetryPolicy,
 )
 from dsh.llm.attempt import ChatAttempt, Endpoint
-from dsh.llm.chat_completions import WireHistory, wire_tools
+from dsh.llm.chat_completions import WireHistory, encode_wire, wire_tools
 from dsh.llm.credential import KeySources, find_key
 from dsh.llm.failure import LlmError
 from dsh.llm.request import LlmRequest
 from dsh.llm.stream import close_stream
 from dsh.llm.watchdog import StreamLimits
 from dsh.session.chunk import Chunk
-from dsh.session.value import clean
 
 PROVIDER = "deepseek-official"
 DISPLAY_NAME = "DeepSeek"
@@ -149,7 +148,7 @@ class DeepSeekAdapter(LlmAdapter):
             key_origin=key.where,
         )
         history = WireHistory() if request.memo is None else request.memo.of(self, WireHistory)
-        body = encode_body(request_body(request, settings.thinking, settings.reasoning_effort, history))
+        body = request_body(request, settings.thinking, settings.reasoning_effort, history)
         chunks = ChatAttempt(self._http, endpoint, signal=request.signal).stream(body)
         try:
             async for chunk in chunks:
@@ -222,36 +221,35 @@ def request_body(
     thinking: Thinking | None,
     configured_effort: Effort | None,
     history: WireHistory,
-) -> dict[str, Any]:
-    """The JSON body, keys in the order that goes out; what is absent is left out (`spec/llm.md` §4.1).
+) -> bytes:
+    """The JSON body, compact in UTF-8, keys in the order that goes out; what is absent is left out
+    (`spec/llm.md` §4.1).
 
     Args:
-        history: what is remembered of the conversation; `messages` is its text.
+        history: what is remembered of the conversation's messages.
 
     Raises:
         LlmError: `UNSUPPORTED_REASONING_EFFORT`, `UNSUPPORTED_CONTENT`.
     """
     config = request.config
     mode, effort = _thinking(request, thinking, configured_effort)
-    body: dict[str, Any] = {
-        "model": config.model,
-        "messages": history.encoded(request.system, request.messages),
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
+    settings: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
     if mode is not None:
-        body["thinking"] = {"type": mode}
+        settings["thinking"] = {"type": mode}
     if effort is not None:
-        body["reasoning_effort"] = effort
+        settings["reasoning_effort"] = effort
     if request.tools:
-        body["tools"] = wire_tools(request.tools)
+        settings["tools"] = wire_tools(request.tools)
     if config.temperature is not None:
-        body["temperature"] = config.temperature
+        settings["temperature"] = config.temperature
     if config.max_tokens is not None:
-        body["max_tokens"] = config.max_tokens
+        settings["max_tokens"] = config.max_tokens
     if config.stop is not None:
-        body["stop"] = config.stop
-    return body
+        settings["stop"] = config.stop
+    head = encode_wire({"model": config.model})[:-1]
+    members = history.members(request.system, request.messages)
+    # one copy of what may be megabytes
+    return b"".join((head, b',"messages":[', *members, b"],", encode_wire(settings)[1:]))
 
 
 def _thinking(
@@ -275,12 +273,3 @@ def _thinking(
             f"thinking is disabled by configuration, effort {effort!r} needs it",
         )
     return "enabled", effort
-
-
-def encode_body(body: dict[str, Any]) -> bytes:
-    """The body as it is sent, valid Unicode throughout; parts that are JSON already are taken as they are."""
-    try:
-        return msgspec.json.encode(body)
-    except UnicodeEncodeError:
-        sound = {key: part if type(part) is msgspec.Raw else clean(part) for key, part in body.items()}
-        return msgspec.json.encode(sound)

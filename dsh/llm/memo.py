@@ -1,11 +1,10 @@
 """What the way to a provider remembers of one conversation, so that a request costs what is new in it.
 
 A request begins, as a rule, with the very messages of the one before. Whoever turns messages into something
-else keeps what came of them here, and recognises them by identity: messages are immutable.
+else keeps what came of them here: messages are immutable.
 """
 
 from collections.abc import Callable
-from operator import is_
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -42,8 +41,7 @@ class Seen:
     def count(self, messages: tuple[Message, ...]) -> int:
         """How many there are, if all of them are the first of these; 0 where it is another history."""
         known = self._messages
-        is_longer = len(known) <= len(messages) and all(map(is_, known, messages))
-        return len(known) if is_longer else 0
+        return len(known) if known == messages[: len(known)] else 0  # compares objects before contents
 
     def note(self, messages: tuple[Message, ...]) -> None:
         """All of these have been dealt with."""

@@ -9,16 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsh.llm.chat_completions import WireHistory, encode_wire, wire_messages
-from dsh.llm.deepseek import encode_body, request_body
+from dsh.llm.deepseek import request_body
 from dsh.llm.failure import LlmError
 from dsh.llm.request import LlmCallConfig
 from dsh.session.message import Message, user_message
 from tests.llm.build import assistant, reasoning, request, result, schema, text, tool_call, user
 
 
-def body(*messages: Message, config: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+def encoded(*messages: Message, config: dict[str, Any] | None = None, **changes: Any) -> bytes:
     made = LlmCallConfig("deepseek-official", "deepseek-v4-flash", **(config or {}))
     return request_body(request(*messages, config=made, **changes), None, None, WireHistory())
+
+
+def body(*messages: Message, config: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(encoded(*messages, config=config, **changes))
+    return found
 
 
 def test_keys_come_in_one_order_and_absent_ones_are_left_out() -> None:
@@ -134,14 +139,15 @@ def test_thinking_follows_the_request_then_the_row(
     thinking: Any, configured: Any, asked: str | None, expected: tuple[Any, Any]
 ) -> None:
     config = LlmCallConfig("p", "m", reasoning_effort=asked)
-    made = request_body(request(config=config), thinking, configured, WireHistory())
+    made = json.loads(request_body(request(config=config), thinking, configured, WireHistory()))
 
     assert (made.get("thinking", {}).get("type"), made.get("reasoning_effort")) == expected
 
 
 def test_a_title_is_made_without_thinking() -> None:
     config = LlmCallConfig("p", "m", reasoning_effort="max")
-    made = request_body(request(config=config, purpose="session-title"), "enabled", "high", WireHistory())
+    asked = request(config=config, purpose="session-title")
+    made = json.loads(request_body(asked, "enabled", "high", WireHistory()))
 
     assert made["thinking"] == {"type": "disabled"}
     assert "reasoning_effort" not in made
@@ -157,16 +163,15 @@ def test_an_effort_that_cannot_be_had_is_an_error(thinking: Any, asked: str) -> 
 
 
 def test_the_body_is_compact_raw_utf8_without_half_characters() -> None:
-    encoded = encode_body(
-        body(user("한 🏷 \ud83d x"), assistant(tool_call(arguments='{"a":"\udc00"}')), system="\ud83d\udc4d")
+    text = encoded(
+        user("한 🏷 \ud83d x"), assistant(tool_call(arguments='{"a":"\udc00"}')), system="\ud83d\udc4d"
     )
 
-    assert "한 🏷 \ufffd x".encode() in encoded
-    assert "👍".encode() in encoded
-    assert b'"stream":true' in encoded
+    assert "한 🏷 \ufffd x".encode() in text
+    assert "👍".encode() in text
+    assert b'"stream":true' in text
     assert (
-        json.loads(encoded.decode())["messages"][2]["tool_calls"][0]["function"]["arguments"]
-        == '{"a":"\ufffd"}'
+        json.loads(text.decode())["messages"][2]["tool_calls"][0]["function"]["arguments"] == '{"a":"\ufffd"}'
     )
 
 
