@@ -20,6 +20,7 @@ from dsh.agent.contract import (
     Setup,
 )
 from dsh.agent.driver import LoopAgent
+from dsh.agent.failure import AgentError
 from dsh.agent.registry import AgentRegistry
 from dsh.agent.services import LoopServices
 from dsh.kernel import Cancelled, CancelToken, Context, Effect, Scope, ScopeTarget, create_scope
@@ -156,6 +157,11 @@ class Lifetime:
                 raise
         self._check()
         if answer is not None:
+            if not callable(getattr(answer, "commit", None)):
+                raise AgentError(
+                    f"the setup of an agent answered {type(answer).__name__}",
+                    hint="it answers nothing, or an object with a method `commit`",
+                )
             try:
                 answer.commit()
             except BaseException as error:

@@ -1,8 +1,6 @@
 """The publication of an agent: whatever happens at whatever moment, nothing half made is left."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -11,116 +9,19 @@ from dsh.agent.contract import (
     AGENT_CREATED,
     AGENT_DISPOSED,
     AGENT_SESSION_START,
-    Agent,
     AgentHandle,
-    AgentOptions,
-    CreateAgent,
-    ResumeAgent,
 )
 from dsh.agent.failure import AgentError
-from dsh.agent.registry import AGENTS
+from dsh.agent.registry import AGENTS, AgentRegistry
 from dsh.errors import KernelError
-from dsh.kernel import Cancelled, CancelToken, Context, Fiber
-from dsh.persistence.service import PERSISTENCE
+from dsh.kernel import Cancelled, CancelToken, Context
 from dsh.session.header import SessionHeader
 from dsh.session.log import Session
 from dsh.session.message import user_message
-from dsh.session.store import SESSION_CREATED, SESSION_DISPOSED
-from tests.agent.kit import Loop, data_of, ends, loop, settled, text, until
+from dsh.session.store import SESSION_CREATED
+from tests.agent.kit import data_of, ends, loop, text, until
+from tests.agent.stage import slow, stage, ticks
 from tests.aio import aio
-
-OPTIONS = AgentOptions(provider="p", model="m")
-
-
-class Stored:
-    """A storage of one session, whose reservation is counted. `delay` ticks pass before it answers."""
-
-    def __init__(self) -> None:
-        self.delay = 3
-        self.reserved = 0
-        self.failure: Exception | None = None
-
-    def session(self) -> Session:
-        session = Session(SessionHeader(id="s", created_at=0))
-        spliced = {"target": "next-turn", "start": 0, "inserted": [user_message("waiting")]}
-        session.append("agent/inbox/spliced", spliced)
-        return session
-
-    async def prepare(self, session_id: str) -> Any:
-        for _ in range(self.delay):
-            await asyncio.sleep(0)
-        if self.failure is not None:
-            raise self.failure
-        self.reserved += 1
-        storage = self
-
-        class Prepared:
-            session = storage.session()
-
-            async def release(self) -> None:
-                await asyncio.sleep(0)
-                storage.reserved -= 1
-
-        return Prepared()
-
-
-class Stage:
-    """A loop, an owner for agents, and what is counted before and after."""
-
-    def __init__(self, it: Loop, owner: Fiber, storage: Stored) -> None:
-        self.it, self.owner, self.storage = it, owner, storage
-        self.told: list[str] = []
-        it.ctx.on(SESSION_CREATED, lambda _: self.told.append("session/created"))
-        it.ctx.on(SESSION_DISPOSED, lambda _: self.told.append("session/disposed"))
-        it.ctx.on(AGENT_CREATED, lambda _: self.told.append("agent/created"))
-        it.ctx.on(AGENT_DISPOSED, lambda _: self.told.append("agent/disposed"))
-        self.row = it.ctx.use(AGENTS)._require_factory()._services.ctx.fiber  # type: ignore[attr-defined]
-        self.before = self.counts()
-
-    def counts(self) -> tuple[int, ...]:
-        kernel = self.it.ctx.kernel
-        return (len(self.row.effects), len(self.row.children), len(self.owner.effects), kernel.events.count())
-
-    def start(self, way: str, **fields: Any) -> "asyncio.Task[AgentHandle]":
-        agents = self.owner.ctx.use(AGENTS)
-
-        async def make() -> AgentHandle:
-            if way == "create":
-                return await agents.create(CreateAgent(session_id="s", options=OPTIONS, **fields))
-            return await agents.resume(ResumeAgent(session_id="s", options=OPTIONS, **fields))
-
-        return asyncio.ensure_future(make())
-
-    def nothing_left(self) -> bool:
-        """Nobody is live, and every announcement that began has its counterpart."""
-        is_paired = all(
-            self.told.count(f"{what}/created") == self.told.count(f"{what}/disposed")
-            for what in ("session", "agent")
-        )
-        return is_paired and not self.it.ctx.use(AGENTS).list() and not self.it.sessions.list()
-
-
-@asynccontextmanager
-async def stage() -> AsyncIterator[Stage]:
-    storage = Stored()
-
-    def give(ctx: Context) -> None:
-        ctx.provide(PERSISTENCE, storage)  # type: ignore[misc]
-
-    async with loop(text("done"), first=give) as it:
-        owner = it.ctx.inject([AGENTS], lambda ctx: None)
-        await settled(owner)
-        yield Stage(it, owner, storage)
-
-
-async def ticks(count: int) -> None:
-    for _ in range(count):
-        await asyncio.sleep(0)
-
-
-async def slow(ctx: Context) -> None:
-    ctx.on(AGENT_CREATED, lambda _: None)
-    await ticks(3)
 
 
 @pytest.mark.parametrize("after", range(18))
@@ -255,6 +156,43 @@ async def test_a_setup_that_raises_what_ends_processes_has_failed(raised: BaseEx
         await until(at.nothing_left)
 
 
+@pytest.mark.parametrize("answer", [3, "text", object()])
+@aio
+async def test_a_setup_that_answers_anything_else_is_told_what_is_expected(answer: Any) -> None:
+    async with stage() as at:
+        with pytest.raises(AgentError) as caught:
+            await at.start("create", setup=lambda ctx: answer)
+        assert type(answer).__name__ in caught.value.message
+        assert "commit" in caught.value.hint
+        await until(at.nothing_left)
+
+
+@aio
+async def test_who_leaves_while_he_is_announced_stays_until_all_have_heard_of_him() -> None:
+    ctx = Context()
+    await ctx.plugin(AgentRegistry)
+    agents = ctx.use(AGENTS)
+    order: list[str] = []
+
+    class Built:
+        id = "own"
+        session = Session(SessionHeader(id="own", created_at=0))
+
+    built: Any = Built()
+    leave = agents.enter(built, ctx)
+    ctx.on(AGENT_CREATED, lambda _: leave())
+    ctx.on(
+        AGENT_CREATED, lambda s: order.append(f"heard of {s.agent.id}, live: {agents.get('own') is built}")
+    )
+    ctx.on(AGENT_DISPOSED, lambda s: order.append(f"end of {s.agent.id}, live: {agents.get('own') is built}"))
+
+    agents.announce(built)
+    leave()
+
+    assert order == ["heard of own, live: True", "end of own, live: False"]
+    await ctx.dispose()
+
+
 @aio
 async def test_an_agent_takes_no_deliveries_before_it_is_published() -> None:
     async with stage() as at:
@@ -303,95 +241,3 @@ async def test_a_seed_that_ends_inside_a_turn_is_refused() -> None:
             await it.create(session_id="s", seed=seed)
         assert caught.value.code == "OPEN_TURN"
         assert not it.sessions.list()
-
-
-# -- the end -------------------------------------------------------------------------------------
-
-
-@aio
-async def test_a_disposer_that_raises_is_told_and_everything_else_is_undone() -> None:
-    async with stage() as at:
-        handle = await at.start("create")
-        order: list[str] = []
-
-        def fail() -> None:
-            order.append("failing")
-            raise RuntimeError("cannot be undone")
-
-        handle.agent.ctx.effect(lambda: lambda: order.append("first"))
-        handle.agent.ctx.effect(lambda: fail)
-        await asyncio.gather(handle.dispose(), handle.dispose(), return_exceptions=True)
-        assert order == ["failing", "first"]
-        assert at.nothing_left()
-        await ticks(5)
-        assert at.counts() == at.before
-
-
-@aio
-async def test_a_log_that_takes_nothing_any_more_does_not_keep_its_agent_alive(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async with stage() as at:
-        handle = await at.start("create")
-        handle.agent.inject(user_message("waits"))
-
-        def refuse(*_: object, **__: object) -> None:
-            raise OSError("no space left on device")
-
-        monkeypatch.setattr(Session, "append", refuse)
-        with pytest.raises(OSError, match="no space"):
-            await handle.dispose()
-        assert at.nothing_left()
-
-
-@aio
-async def test_who_waits_for_an_agent_that_ends_waits_until_its_id_is_free() -> None:
-    async with stage() as at:
-        agents = at.it.ctx.use(AGENTS)
-        await agents.departed("s")
-        handle = await at.start("create")
-        await agents.departed("s")  # it is live and well
-        go = asyncio.Event()
-
-        async def linger() -> None:
-            await go.wait()
-
-        handle.agent.ctx.effect(lambda: linger)
-        ending = asyncio.ensure_future(handle.dispose())
-        waiting = asyncio.ensure_future(agents.departed("s"))
-        await ticks(10)
-        assert not waiting.done()
-        go.set()
-        await waiting
-        await ending
-        assert (await at.start("create")).agent.id == "s"
-
-
-@aio
-async def test_an_agent_that_somebody_built_is_registered_as_an_effect_of_its_owner() -> None:
-    async with stage() as at:
-        session = at.it.sessions.create("own")[0]
-
-        class Built:
-            id = "own"
-
-            def __init__(self) -> None:
-                self.session = session
-
-        built: Any = Built()
-        agent: Agent = built
-        agents = at.owner.ctx.use(AGENTS)
-        agents.register(agent)
-        assert agents.get("own") is agent
-        with pytest.raises(AgentError, match="live already"):
-            agents.register(agent)
-        await at.owner.dispose()
-        assert at.it.ctx.use(AGENTS).get("own") is None
-        assert at.told.count("agent/disposed") == 1
-
-
-@aio
-async def test_there_is_one_factory() -> None:
-    async with loop() as it:
-        with pytest.raises(KernelError):
-            it.ctx.use(AGENTS).set_factory(it.ctx.use(AGENTS)._require_factory())
