@@ -36,8 +36,16 @@ class Grace:
         self._end_s = 0.0
         signal.on_cancel(self._begin)
 
-    async def wait(self, work: Awaitable[T], who: str) -> T:
+    async def wait(
+        self,
+        work: Awaitable[T],
+        who: str,
+        give_up: Callable[["asyncio.Task[Any]", str], None] | None = None,
+    ) -> T:
         """Wait for `work`, which `who` does, in a task of its own.
+
+        Args:
+            give_up: takes that task over in place of the one that all waits have.
 
         Raises:
             NoOutcome: it was given up, or its task was cancelled from within.
@@ -52,7 +60,7 @@ class Grace:
             task.cancel()
             raise
         if not task.done():
-            self.give_up(task, who)
+            (give_up or self.give_up)(task, who)
             raise NoOutcome(f"{who} did not end after the turn was cancelled")
         if task.cancelled():
             raise NoOutcome(f"{who} cancelled its own task")

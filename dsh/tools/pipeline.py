@@ -8,9 +8,9 @@ No stage raises for what a tool or a listener does: failures are results. Outcom
 policy skip the review; denials, unknown tools and failed bodies pass it (`spec/tools.md` §3).
 """
 
+import asyncio
 from collections.abc import Awaitable
-from contextlib import AbstractContextManager
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -37,6 +37,7 @@ from dsh.tools.execution import ToolCall, ToolExecution, ToolFailure, ToolResult
 from dsh.tools.foreign import called, exit_of
 from dsh.tools.layer import Guard
 from dsh.tools.outcome import aborted, blocked, content_of, failure_of, settled, success_of
+from dsh.tools.running import Running
 
 T = TypeVar("T")
 
@@ -56,8 +57,7 @@ class Tools(Protocol):
 
     def guards(self, scope: object | None = None) -> list[Guard]: ...
 
-    def running(self, definition: ToolDefinition) -> AbstractContextManager[None]:
-        """For as long as a body of this tool runs."""
+    def running(self, definition: ToolDefinition) -> "Running": ...
 
 
 class Invocation:
@@ -73,6 +73,7 @@ class Invocation:
         self._is_final = False
         self._stage = 0
         self._produced: ToolResult | None = None
+        self._running: Running | None = None
         self.body_started = False
         """The tool's own code has begun: from here on the call may have had effects."""
         try:
@@ -128,6 +129,11 @@ class Invocation:
         result = self._finished(settled(result))
         self._tools.owner_ctx.emit(TOOLS_RESULT, Settled(self.execution, result), subject=self._subject)
         return result
+
+    def leave(self, task: "asyncio.Task[Any]") -> None:
+        """Nobody waits for the body, which runs in this task, any more: its plugin may end it."""
+        if self._running is not None:
+            self._running.leave(task)
 
     # -- policy ----------------------------------------------------------------------------------
 
@@ -191,7 +197,7 @@ class Invocation:
         try:
             definition = self._definition()
             self.body_started = True
-            with self._tools.running(definition):
+            with self._tools.running(definition) as self._running:
                 value = await _contained(_run(definition, execution), f'tool "{definition.name}"')
             result: ToolResult = success_of(definition, execution, value)
             if _is_cancelled(fused):

@@ -5,15 +5,14 @@ agent's) it belongs to that scope and shadows inherited tools of the same name (
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from dsh.capabilities.bounds import MAX_TIMER_MS
 from dsh.errors import DshError
-from dsh.kernel import Context, Effect, Fiber, Service, ServiceKey
+from dsh.kernel import Context, Effect, Service, ServiceKey
 from dsh.kernel.layer import Undo
 from dsh.session.error import JsonError
 from dsh.session.message import ToolSchema
@@ -25,6 +24,7 @@ from dsh.tools.execution import ToolCall, ToolResult
 from dsh.tools.foreign import called
 from dsh.tools.layer import Guard, Restriction, ToolLayers
 from dsh.tools.pipeline import Invocation
+from dsh.tools.running import Running
 from dsh.tools.schema import check_schema
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class ToolRegistry(Service):
 
     def __init__(self, ctx: Context) -> None:
         self._layers = ToolLayers()
-        self._owners: dict[int, Fiber] = {}
+        self._owners: dict[int, Context] = {}
         """Who registered each definition, by its identity."""
         super().__init__(ctx)
 
@@ -56,7 +56,7 @@ class ToolRegistry(Service):
                 (RESERVED_TOOL) or taken in this very layer (DUPLICATE_TOOL).
             JsonSchemaError: its output schema leaves the subset.
         """
-        checked, owner = _checked(definition), self.ctx.fiber
+        checked, owner = _checked(definition), self.ctx
 
         def add(scope: object | None) -> Undo:
             take_out = self._layers.tools.insert(scope, checked.name, checked)
@@ -191,18 +191,9 @@ class ToolRegistry(Service):
         """Take a call up; its stages are the caller's to drive."""
         return Invocation(self, call)
 
-    @contextmanager
-    def running(self, definition: ToolDefinition) -> Iterator[None]:
+    def running(self, definition: ToolDefinition) -> Running:
         """A body of this tool runs: until it ends, no edit of the composition restarts what it stands on."""
-        owner = self._owners.get(id(definition))
-        if owner is None:
-            yield
-            return
-        undo = owner.hold(f"tool {definition.name} is running")
-        try:
-            yield
-        finally:
-            undo()
+        return Running(self._owners.get(id(definition)), definition.name)
 
     async def run(self, call: ToolCall) -> ToolResult:
         """Take a call through all stages."""

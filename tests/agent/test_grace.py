@@ -17,12 +17,16 @@ from dsh.agent.contract import (
 )
 from dsh.agent.grace import Grace, NoOutcome
 from dsh.agent.prompt import SYSTEM_PROMPT, SYSTEM_PROMPT_ASSEMBLE
-from dsh.kernel import CancelToken
+from dsh.kernel import CancelToken, Context
 from dsh.llm.registry import LLM_STREAM
+from dsh.plugins import timeout_policy
 from dsh.session.chunk import BlockStart, TextDelta
 from dsh.session.message import user_message
 from dsh.session.store import SESSION_EVENT
+from dsh.tools.definition import TEXT_OUTPUT
 from dsh.tools.event import TOOLS_EXECUTE, TOOLS_POST_EXECUTE, TOOLS_PRE_EXECUTE
+from dsh.tools.registry import TOOLS
+from dsh.tools.typed import typed_tool
 from tests.agent.kit import Loop, calls, data_of, ends, failed, loop, short, text, until
 from tests.aio import aio_in_virtual_time as aio
 
@@ -132,6 +136,52 @@ async def test_code_that_ignores_the_cancellation_is_given_up_wherever_it_is(
         assert ended == [], "it is left at work"
         await handle.dispose()
         assert ended == ["cut off"], "and ends with the agent"
+
+
+@pytest.mark.parametrize("by", ["cancel", "deadline"])
+@pytest.mark.parametrize("first", ["agent", "plugin"])
+@aio
+async def test_a_body_that_was_given_up_ends_with_its_agent_or_its_plugin(
+    by: str, first: str, short_grace: None
+) -> None:
+    rows = [(timeout_policy, {"graceMs": 10})]
+    async with loop(calls(("c1", "stuck", "{}")), text("done"), rows=rows) as it:
+        ended: list[str] = []
+        is_there = asyncio.Event()
+
+        async def stuck(args: Any, execution: Any) -> str:
+            is_there.set()
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                ended.append("cut off")
+            return ""
+
+        def plugin(ctx: Context) -> None:
+            definition = typed_tool(
+                name="stuck",
+                description="",
+                parameters={},
+                output=TEXT_OUTPUT,
+                execute=stuck,
+                timeout_ms=10 if by == "deadline" else 60_000,
+            )
+            ctx.use(TOOLS).register(definition)
+
+        fiber = await it.ctx.plugin(plugin, inject=[TOOLS])
+        handle = await it.create()
+        agent = handle.agent
+        agent.followup(user_message("go"))
+        await is_there.wait()
+        assert fiber.held == "tool stuck is running"
+        if by == "cancel":
+            agent.cancel(USER)
+        await agent.when_idle()
+
+        assert agent.degraded == ("tool stuck",)
+        assert (fiber.held, ended) == ("", []), "it is left at work, and nobody waits for it"
+        await (handle.dispose() if first == "agent" else fiber.dispose())
+        assert ended == ["cut off"]
 
 
 @aio
