@@ -145,7 +145,10 @@ class AgentHandle(msgspec.Struct, frozen=True):
 
     agent: Agent
     dispose: Callable[[], Awaitable[None]]
-    """Cancel, wait for idle, undo the scope, leave both registries. Every caller waits for the same end."""
+    """Cancel, drop what waits, wait for idle, undo the scope, leave both registries; all wait for one end.
+
+    An agent that ends with its owner or with the loop goes the same way but keeps what waits, in its log.
+    """
 
 
 class AgentSetup(Protocol):

@@ -225,10 +225,10 @@ class LoopAgent:
         """Take deliveries from here on."""
         self._is_published = True
 
-    def close(self, *, keep_inbox: bool = False) -> None:
-        """First part of the agent's end: stop what runs, drop what waits, start nothing any more.
+    def close(self, *, keep_inbox: bool) -> None:
+        """First part of the agent's end: stop what runs and start nothing any more.
 
-        What waits for an agent that was never published stays: its session will be resumed again.
+        What waits is dropped, or stays in the log for whoever resumes the session.
         """
         self._is_closing = True
         self.cancel({"kind": "disposed"}, keep_inbox=keep_inbox)

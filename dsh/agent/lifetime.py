@@ -69,16 +69,19 @@ class Lifetime:
         self._give_back: Callable[[], Awaitable[None]] | None = None
         self._made = asyncio.Event()
         """The making is through, one way or the other."""
-        self._is_public = False
         self._ending: asyncio.Task[None] | None = None
         self._bonds: list[Effect] = []
         self._abort = CancelToken.any_of(*tokens)
         try:
-            for ctx in (owner, services.ctx):
-                self._bonds.append(ctx.effect(lambda: self._bond_gone, "agent"))
+            self._bind(owner, services.ctx)
         except BaseException:
             self._forget()
             raise
+
+    def _bind(self, *contexts: Context) -> None:
+        """End the agent when one of these contexts goes."""
+        for ctx in contexts:
+            self._bonds.append(ctx.effect(lambda: self._bond_gone, "agent"))
 
     # -- the way in ------------------------------------------------------------------------------
 
@@ -98,7 +101,7 @@ class Lifetime:
             await self._make(obtain, request, source)
         except BaseException:
             self._made.set()
-            await self.dispose()
+            await self._ended(keep_inbox=True)
             raise
         self._made.set()
         self._abort.detach()
@@ -118,6 +121,7 @@ class Lifetime:
         self._scope = await create_scope(self._services.ctx, agent)
         agent.ctx = self._scope.ctx
         self._check()
+        self._bind(self._services.ctx)  # once more: the latest goes first, so the turn ends before its scope
         if request.setup is not None:
             await self._set_up(request.setup, agent.ctx)
         self._publish(agent, source)
@@ -178,7 +182,6 @@ class Lifetime:
         self._check()
         if source == "resume":
             agent.recover()
-        self._is_public = True
         agent.publish()
         started = SessionStarted(agent, source)
         self._services.ctx.emit(AGENT_SESSION_START, started, subject=ScopeTarget(agent))
@@ -187,30 +190,34 @@ class Lifetime:
     # -- the way out -----------------------------------------------------------------------------
 
     async def dispose(self) -> None:
-        """End the agent. All callers wait for the same end.
+        """End the agent for good: what waits for it is dropped. All callers wait for the same end.
 
         Raises:
             Exception: what an undoing raised, or a group of them; all the rest was undone all the same.
         """
-        if self._ending is None:
-            self._ending = self._services.ctx.kernel.keep(self._end(), "dispose agent")
-            if self._agent is not None:
-                self._registries.agents.depart(self._agent.id, self._ending)
-        if self._ending is not asyncio.current_task():
-            await asyncio.shield(self._ending)
+        await self._ended(keep_inbox=False)
 
     async def _bond_gone(self) -> None:
         """The owner or the loop goes: an agent that is still in the making undoes itself."""
         self._abort.cancel("the owner of the agent is going")
         await self._made.wait()
-        await self.dispose()
+        await self._ended(keep_inbox=True)
 
-    async def _end(self) -> None:
+    async def _ended(self, *, keep_inbox: bool) -> None:
+        """The end, which the first caller begins: nobody but the holder of the handle drops what waits."""
+        if self._ending is None:
+            self._ending = self._services.ctx.kernel.keep(self._end(keep_inbox), "dispose agent")
+            if self._agent is not None:
+                self._registries.agents.depart(self._agent.id, self._ending)
+        if self._ending is not asyncio.current_task():
+            await asyncio.shield(self._ending)
+
+    async def _end(self, keep_inbox: bool) -> None:
         agent, errors = self._agent, list[Exception]()
         self._abort.detach()
         if agent is not None:
             with _noted(errors, "closing the agent"):
-                agent.close(keep_inbox=not self._is_public)
+                agent.close(keep_inbox=keep_inbox)
             await agent.when_idle()
         if self._scope is not None:
             with _noted(errors, "the agent's scope"):

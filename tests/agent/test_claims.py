@@ -1,5 +1,6 @@
-"""No prompt is lost: what was claimed and did not enter its step waits again, after a failure or a kill."""
+"""No prompt is lost: what was claimed and has not entered waits again, after a failure, an end or a kill."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from dsh.agent.contract import (
     AGENT_PRE_STEP,
     AGENT_SESSION_START,
     Agent,
+    AgentHandle,
     AgentOptions,
     CancelCause,
     EnterStep,
@@ -18,6 +20,7 @@ from dsh.agent.contract import (
     ResumeAgent,
 )
 from dsh.agent.registry import AGENTS
+from dsh.kernel import Cancelled
 from dsh.plugins import session_checkpoint_policy, session_persistence_jsonl
 from dsh.session.inbox_fold import INBOX_SPLICED
 from dsh.session.log import Session
@@ -151,6 +154,91 @@ async def test_what_is_put_back_is_told_as_inserted() -> None:
         assert told == ["go", "go"]
 
 
+# -- after an end in order ------------------------------------------------------------------------------
+
+
+async def ended_by_row(handle: AgentHandle) -> None:
+    await handle.agent.ctx.fiber.parent.fiber.dispose()  # type: ignore[union-attr]
+
+
+async def ended_by_handle(handle: AgentHandle) -> None:
+    await handle.dispose()
+
+
+@pytest.mark.parametrize(
+    ("end", "left"), [(ended_by_row, ["note", "first", "second"]), (ended_by_handle, [])]
+)
+@pytest.mark.parametrize("state", ["idle", "claimed", "in maintenance"])
+@aio
+async def test_what_waits_stays_for_a_resume_unless_the_agent_itself_is_ended(
+    tmp_path: Path, end: Callable[[AgentHandle], Awaitable[None]], left: list[str], state: str
+) -> None:
+    async with loop(text("done"), rows=rows_of(tmp_path)) as it:
+        handle = await it.create(session_id="s")
+        agent = handle.agent
+        if state == "idle":
+            agent.inbox.append("next-turn", user_message("first"))
+        elif state == "in maintenance":
+            held = asyncio.ensure_future(agent.run_maintenance(lambda token: token.sleep(60)))
+            agent.followup(user_message("first"))
+        agent.inject(user_message("note"))
+        if state == "claimed":
+            it.ctx.on(AGENT_PRE_STEP, lambda payload, following: payload.signal.sleep(60))
+            agent.followup(user_message("first"))
+        agent.inbox.append("next-turn", user_message("second"))
+        await end(handle)
+        assert waiting(agent) == left
+        assert [reason["reason"] for reason in ends(agent.session)] == [{"kind": "disposed"}] * (
+            state == "claimed"
+        )
+        if state == "in maintenance":
+            with pytest.raises(Cancelled):
+                await held
+    async with loop(text("done"), rows=rows_of(tmp_path)) as it:
+        agent = await resumed(it)
+        assert waiting(agent) == left
+        assert agent.continue_pending() is bool(left)
+        await agent.when_idle()
+        assert entered(agent) == left
+
+
+@aio
+async def test_what_a_plain_cancel_has_claimed_is_not_kept_by_the_end_behind_it(tmp_path: Path) -> None:
+    async with loop(text("done")) as it:
+        handle = await it.create()
+        agent = handle.agent
+        agent.followup(user_message("go"))
+        agent.cancel(USER)
+        await ended_by_row(handle)
+        assert waiting(agent) == []
+        assert [reason["reason"] for reason in ends(agent.session)] == [USER]
+
+
+@aio
+async def test_a_turn_ends_before_what_its_agent_stands_on_is_undone() -> None:
+    """Else a guard of the agent's own would be gone while its tools still run."""
+    async with loop(calls(("c1", "slow", "{}"))) as it:
+        handle = await it.create()
+        agent = handle.agent
+        order: list[str] = []
+        started = asyncio.Event()
+
+        async def slow(args: Any, execution: Any) -> str:
+            started.set()
+            while not execution.signal.cancelled:
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.01)
+            order.append("body")
+            return ""
+
+        it.tool("slow", slow)
+        agent.ctx.effect(lambda: lambda: order.append("scope"))
+        agent.followup(user_message("go"))
+        await started.wait()
+        await ended_by_row(handle)
+        assert order == ["body", "scope"]
+
+
 # -- after a kill ------------------------------------------------------------------------------------
 
 
@@ -205,9 +293,6 @@ async def test_a_log_that_is_cut_behind_any_row_loses_no_message_and_gives_none_
                 splices.append(len(data_of(agent.session, INBOX_SPLICED)))
                 assert sorted([*entered(agent), *waiting(agent)]) == sorted(known), types(agent.session)
                 assert it.statuses == []
-                await it.sessions.flush(agent.session)
-                kept = cut.read_bytes()
-            cut.write_bytes(kept)  # an orderly end drops what waits; a kill does not
         assert splices[0] == splices[1], "a second resume puts nothing back"
 
         async with loop(text("done"), rows=rows_of(root)) as it:

@@ -123,12 +123,11 @@ def streaming(*script: Item | None) -> Install:
     return install
 
 
-def in_variable(it: Loop, agent: Agent, cancel: Cancel) -> None:
-    def value(at: Any) -> str:
+def in_section(it: Loop, agent: Agent, cancel: Cancel) -> None:
+    def told(at: Any) -> None:
         cancel()
-        return "x"
 
-    it.ctx.use(SYSTEM_PROMPT).variable("x", value)
+    it.ctx.use(SYSTEM_PROMPT).section("x", 1, told)
 
 
 def in_prepare(it: Loop, agent: Agent, cancel: Cancel) -> None:
@@ -181,7 +180,7 @@ WINDOWS = [
     Window("status running", STATUS_RUNNING, "spliced spliced", "spliced", kind="none"),
     Window("claimed", told(AGENT_INBOX_CLAIMED), LOST, BACK),
     Window("claim logged", logged("agent/inbox/spliced", time=2), LOST, BACK),
-    Window("assembly", in_variable, LOST, BACK),
+    Window("assembly", in_section, LOST, BACK),
     Window("pre-step", around(AGENT_PRE_STEP), LOST, BACK),
     Window("pre-step answered", around(AGENT_PRE_STEP, after=True), LOST, BACK),
     Window("step/start logged", logged("step/start"), f"{ENTERED} {CLOSED}"),
@@ -330,16 +329,18 @@ async def test_a_cancel_leaves_exactly_these_rows_and_the_agent_goes_on(window: 
             assert waiting(agent) == []
 
 
+@pytest.mark.parametrize("with_loop", [False, True], ids=["by itself", "with the loop"])
 @pytest.mark.parametrize("window", WINDOWS, ids=NAMES)
 @aio
 async def test_an_agent_that_is_ended_in_any_window_leaves_a_closed_log_and_nothing_else(
-    window: Window,
+    window: Window, with_loop: bool
 ) -> None:
     async with loop(*window.replies) as it:
         handle = await it.create()
         agent, ending = handle.agent, list[asyncio.Future[None]]()
-        cancel = lambda: ending.append(asyncio.ensure_future(handle.dispose()))  # noqa: E731
-        await in_window(it, window, agent, cancel)
+        row = agent.ctx.fiber.parent.fiber  # type: ignore[union-attr]
+        dispose = row.dispose if with_loop else handle.dispose
+        await in_window(it, window, agent, lambda: ending.append(asyncio.ensure_future(dispose())))
         await asyncio.gather(*ending)
         assert ending
         assert agent.session.open_turn is None
@@ -347,6 +348,11 @@ async def test_an_agent_that_is_ended_in_any_window_leaves_a_closed_log_and_noth
             assert end["kind"] in ("completed", "error") or end["reason"] == {"kind": "disposed"}
         assert it.ctx.use(AGENTS).list() == ()
         assert it.sessions.get(agent.id) is None
+        entered = [data["content"][0]["text"] for data in data_of(agent.session, "user/message")]
+        if with_loop:
+            assert [*entered, *waiting(agent)] == ["go"], "what has not entered waits for a resume"
+        else:
+            assert waiting(agent) == []
         length = agent.session.length
         agent.followup(user_message("to nobody"))
         await agent.when_idle()
