@@ -45,3 +45,7 @@ def test_the_last_request_is_derived_from_the_log(
     assert header["tools"] == [tool["function"] for tool in sent["tools"]]
     assert header["config"]["maxTokens"] == sent["max_tokens"]
     assert header["config"]["reasoningEffort"] == sent["reasoning_effort"]
+
+    verified = space.run("sessions", "verify", str(log))
+    assert (verified.code, verified.stderr) == (0, "")
+    assert "5 digests" in verified.stdout
