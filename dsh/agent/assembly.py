@@ -116,11 +116,7 @@ class PromptRegistry(Service):
 
     async def assemble(self, context: PromptContext) -> PromptAssembly:
         scope = context.agent
-        variables = {
-            name: _told(f"variable {name!r}", value, context)
-            for name, value in self._variables.view(scope).items()
-        }
-        request = AssembleRequest(context, variables)
+        request = AssembleRequest(context, {**self._variables.view(scope)})
         rendered: tuple[PromptSection, ...] | None = None
 
         async def innermost() -> PromptAssembly:
@@ -158,12 +154,11 @@ class PromptRegistry(Service):
         return answer
 
     def _rendered(self, request: AssembleRequest) -> tuple[PromptSection, ...]:
-        sections = []
-        for name, entry in self._sections.view(request.context.agent).items():
+        sections, context = [], request.context
+        for name, entry in self._sections.view(context.agent).items():
             where = f"section {name!r}"
-            raw = entry.text if isinstance(entry.text, str) else _told(where, entry.text, request.context)
-            if raw:
-                text = valid(_substitute(raw, request.variables, where))
+            if raw := _told(where, entry.text, context):
+                text = valid(_substitute(raw, request.variables, where, context))
                 sections.append(PromptSection(name, text, entry.order, entry.complete))
         return tuple(sorted(sections, key=lambda section: (section.order, section.name)))
 
@@ -216,10 +211,10 @@ def _checked(name: object, order: object, text: object) -> float:
     return order  # type: ignore[return-value]
 
 
-def _told(where: str, text: Callable[[PromptContext], str | None], context: PromptContext) -> str | None:
-    """What a plugin's function says; whatever else it does is an error that names it."""
+def _told(where: str, source: object, context: PromptContext) -> str | None:
+    """A plugin's text, or what its function says; whatever else that does is an error that names it."""
     try:
-        found: object = text(context)
+        found = source(context) if callable(source) else source
     except BaseException as raised:
         raise PromptError(f"{where} could not be told", code="PROMPT_CONTRIBUTION") from contained(
             raised, f"the function of {where}"
@@ -229,7 +224,7 @@ def _told(where: str, text: Callable[[PromptContext], str | None], context: Prom
     if inspect.iscoroutine(found):
         found.close()
     raise PromptError(
-        f"{where}: its function answered {type(found).__name__}, expected a text or None",
+        f"{where} is a value of type {type(found).__name__}, expected a text or None",
         code="PROMPT_CONTRIBUTION",
     )
 
@@ -244,7 +239,7 @@ def _checked_order(order: Sequence[str] | None) -> tuple[str, ...] | None:
     return tuple(order)
 
 
-def _substitute(text: str, variables: Mapping[str, str | None], where: str) -> str:
+def _substitute(text: str, variables: Mapping[str, object], where: str, context: PromptContext) -> str:
     """Replace `{{name}}`; what is put in is not looked at again. A `{{` that is never closed is text."""
 
     def value(match: re.Match[str]) -> str:
@@ -255,7 +250,7 @@ def _substitute(text: str, variables: Mapping[str, str | None], where: str) -> s
                 code="PROMPT_VARIABLE",
                 hint=f"a reference is `{{{{name}}}}` with a name of {_NAME.pattern}",
             )
-        found = variables.get(name)
+        found = _told(f"variable {name!r}", variables.get(name), context)
         if found is None:
             problem = "has no value" if name in variables else "is not defined"
             raise PromptError(

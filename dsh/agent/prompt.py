@@ -93,8 +93,8 @@ class AssembleRequest(msgspec.Struct, eq=False):
     """Payload of `system-prompt/assemble`. Listeners may add to or replace `variables`, then call next."""
 
     context: PromptContext
-    variables: dict[str, str | None]
-    """Values for `{{name}}`, read when the innermost default renders the sections."""
+    variables: dict[str, str | VariableValue | None]
+    """What `{{name}}` stands for, or a function that says it: one that no section refers to is not called."""
 
 
 SYSTEM_PROMPT: ServiceKey[SystemPrompt] = ServiceKey("systemPrompt")

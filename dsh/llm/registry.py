@@ -19,9 +19,9 @@ from dsh.unicode import valid
 
 LLM: "ServiceKey[LlmRegistry]" = ServiceKey("llm")
 
-LLM_STREAM: Event[LlmRequest, AsyncIterator[Chunk]] = Event("llm/stream", "waterfall")
+LLM_STREAM: Event[LlmRequest, AsyncIterator[Chunk]] = Event("llm/stream", "waterfall", scoped=True)
 """Around every model call: a listener `(request, next)` returns an iterator over chunks and closes the one
-it wraps. What a listener raises is not turned into a chunk."""
+it wraps. What a listener raises is not turned into a chunk. In the scope of an agent it sees that agent's."""
 
 LLM_ADAPTERS_UPDATED: Event[None, None] = Event("llm/adapters-updated", "emit", contained=True)
 """The set of routes has changed."""
@@ -66,6 +66,7 @@ class PreparedCall:
     def stream(self, request: LlmRequest, *, subject: ScopeTarget | None = None) -> AsyncIterator[Chunk]:
         """Make the call. A failure of the adapter arrives as a terminal `Finish`, never as an exception.
 
+        `subject` is whose call it is; without one, listeners in scopes do not see it.
         Close the iterator if it is not read to its end: that ends the attempt.
 
         Raises:
@@ -221,7 +222,7 @@ class LlmRegistry(Service):
         def inner() -> AsyncIterator[Chunk]:
             return _contained(request, source)
 
-        return self.owner_ctx.waterfall(LLM_STREAM, request, inner, subject=subject)
+        return self.owner_ctx.waterfall(LLM_STREAM, request, inner, subject=subject or ScopeTarget(None))
 
     def at_boundary(
         self, request: LlmRequest, route: _Route, modalities: tuple[str, ...] | None

@@ -43,9 +43,9 @@ def leave(at: PromptContext) -> str:
 HOSTILE: list[tuple[Any, str]] = [
     (fail, "could not be told"),
     (leave, "could not be told"),
-    (later, "answered coroutine"),
-    (lambda at: 3, "answered int"),
-    (lambda at: b"bytes", "answered bytes"),
+    (later, "of type coroutine"),
+    (lambda at: 3, "of type int"),
+    (lambda at: b"bytes", "of type bytes"),
 ]
 
 
@@ -56,12 +56,13 @@ async def test_a_contribution_that_does_anything_else_ends_one_turn_and_is_named
     kind: str, function: Any, problem: str
 ) -> None:
     async with loop(text("done")) as it:
-        prompt = it.ctx.use(SYSTEM_PROMPT)
+        prompt, uses = it.ctx.use(SYSTEM_PROMPT), None
         match kind:
             case "section":
                 effect = prompt.section("mine", 1, function)
             case "variable":
                 effect = prompt.variable("mine", function)
+                uses = prompt.section("all", 1, "{{mine}}")
             case _:
                 effect = prompt.context("mine", 1, function)
         agent = await it.agent()
@@ -72,6 +73,8 @@ async def test_a_contribution_that_does_anything_else_ends_one_turn_and_is_named
         assert error["code"] == "PROMPT_CONTRIBUTION"
         assert it.model.requests == []
         effect()
+        if uses is not None:
+            uses()
         await it.prompt(agent, "go on")
         assert ends(agent.session)[1] == {"kind": "completed"}
 
@@ -103,6 +106,39 @@ async def test_what_can_never_be_right_is_refused_where_it_is_registered(
 
 
 @aio
+async def test_a_variable_that_nothing_refers_to_is_not_asked() -> None:
+    async with loop(text("done"), prompt={"persona": "{{plain}}"}) as it:
+        prompt = it.ctx.use(SYSTEM_PROMPT)
+        prompt.variable("plain", lambda at: "as it is")
+        prompt.variable("broken", fail)
+        agent = await it.agent()
+        await it.prompt(agent, "go")
+        assert ends(agent.session) == [{"kind": "completed"}]
+        assert it.model.requests[0].system == "as it is"
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"), [(3, "of type int"), (None, "has no value"), (fail, "be told")]
+)
+@aio
+async def test_what_a_listener_makes_of_a_variable_is_judged_like_what_was_registered(
+    value: Any, problem: str
+) -> None:
+    async with loop(prompt={"persona": "{{mine}}"}) as it:
+        it.ctx.use(SYSTEM_PROMPT).variable("mine", lambda at: "registered")
+
+        async def on_assemble(request: Any, following: Any) -> PromptAssembly:
+            request.variables["mine"] = value
+            found: PromptAssembly = await following()
+            return found
+
+        it.ctx.on(SYSTEM_PROMPT_ASSEMBLE, on_assemble)
+        with pytest.raises(PromptError, match=problem) as caught:
+            await assembled(it)
+        assert "'mine'" in caught.value.message
+
+
+@aio
 async def test_texts_are_valid_unicode_whoever_wrote_them() -> None:
     async with loop() as it:
         prompt = it.ctx.use(SYSTEM_PROMPT)
@@ -120,7 +156,7 @@ def test_a_text_is_either_put_out_or_refused_and_never_scanned_twice(words: str)
 
     values = {"a": "{{b}}", "b": "{{a}}", "ab": "}}"}
     try:
-        out = _substitute(words, values, "here")
+        out = _substitute(words, values, "here", PromptContext())
     except PromptError as error:
         assert "here" in error.message
         assert error.hint

@@ -10,10 +10,14 @@ from dsh.agent.prompt import SYSTEM_PROMPT, PromptContext
 from dsh.errors import KernelError
 from dsh.kernel import ScopeTarget, create_scope
 from dsh.kernel.scope import bind_parent
+from dsh.llm.auxiliary import ask
+from dsh.llm.registry import LLM_STREAM
+from dsh.llm.request import LlmCallConfig, LlmRequest
+from dsh.session.message import user_message
 from dsh.tools.definition import TEXT_OUTPUT
 from dsh.tools.registry import TOOLS
 from dsh.tools.typed import typed_tool
-from tests.agent.kit import loop
+from tests.agent.kit import loop, text
 from tests.aio import aio
 
 KEYED = {
@@ -23,7 +27,9 @@ KEYED = {
     "tools/post-execute", "tools/result", "approval/request", "fs/write-intent", "fs/edit-intent",
     "fs/observed",
 }  # fmt: skip
-PRESENT = {"session/created", "session/disposed", "session/event", "session/delta", "session/flush"}
+PRESENT = {
+    "session/created", "session/disposed", "session/event", "session/delta", "session/flush", "llm/stream",
+}  # fmt: skip
 
 
 def test_every_event_about_an_agent_or_a_session_is_declared_to_be() -> None:
@@ -52,6 +58,7 @@ async def test_an_event_of_an_agent_sent_for_another_or_for_nobody_is_refused() 
 @aio
 async def test_registrations_are_inherited_down_the_chain_and_events_flow_up_it() -> None:
     """A group's scope above two agents, and a third agent beside them."""
+
     class Group:
         pass
 
@@ -79,6 +86,29 @@ async def test_registrations_are_inherited_down_the_chain_and_events_flow_up_it(
         assert set(heard) == {inside[0].id, inside[1].id}
         await above.fiber.dispose()
         assert (await it.ctx.use(SYSTEM_PROMPT).assemble(PromptContext(agent=inside[1]))).system == ""
+
+
+@aio
+async def test_a_listener_of_model_calls_sees_those_of_its_own_agent_alone() -> None:
+    async with loop(text("done")) as it:
+        one, two = await it.agent(), await it.agent()
+        seen: list[tuple[str, str | None]] = []
+
+        def note(who: str) -> Any:
+            def listener(request: LlmRequest, following: Any) -> Any:
+                seen.append((who, request.session_id))
+                return following()
+
+            return listener
+
+        one.ctx.on(LLM_STREAM, note("own"))
+        it.ctx.on(LLM_STREAM, note("all"))
+        await it.prompt(two, "go")
+        await it.prompt(one, "go")
+        config = LlmCallConfig("p", "m")
+        await ask(it.llm, LlmRequest(config=config, messages=(user_message("nobody's"),)))
+
+        assert seen == [("all", two.id), ("own", one.id), ("all", one.id), ("all", None)]
 
 
 def _below(key: Any, group: object) -> None:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from dsh.kernel import Context
+from dsh.kernel import Context, ScopeTarget
 from dsh.llm.registry import LLM_STREAM
 from dsh.persistence.jsonl.reader import read_log
 from dsh.persistence.view import build_view
@@ -54,7 +54,7 @@ async def test_a_request_finds_its_prompt_on_disk_and_a_tool_its_call(tmp_path: 
         assert ends(agent.session) == [{"kind": "completed"}]
 
     first, in_tool, second = seen
-    assert first[-1] in ("request/context", "request/header")
+    assert first[-1] == "request/digest"
     assert "user/message" in first
     assert in_tool[-1] == "tool/call"
     assert "assistant/message" in in_tool
@@ -179,7 +179,7 @@ async def test_the_stream_is_not_even_made_before_its_first_item_is_asked_for() 
 
         return chunks()
 
-    stream = ctx.waterfall(LLM_STREAM, request(session_id=agent.id), inner)
+    stream = ctx.waterfall(LLM_STREAM, request(session_id=agent.id), inner, subject=ScopeTarget(agent))
     assert order == []
     await anext(stream)
     assert order == ["flush", "made"]
@@ -188,6 +188,6 @@ async def test_the_stream_is_not_even_made_before_its_first_item_is_asked_for() 
 
     order.clear()
     for plain in (request(), request(session_id="not-live")):
-        ctx.waterfall(LLM_STREAM, plain, inner)
+        ctx.waterfall(LLM_STREAM, plain, inner, subject=ScopeTarget(None))
     assert order == ["made", "made"]
     await ctx.dispose()
