@@ -101,13 +101,14 @@ class ApprovalService:
         answering = asyncio.ensure_future(self._ask(request))
         try:
             answer = await signal.race(answering)
+            signal.raise_if_cancelled()
         except Cancelled:
             leave_with(self._ctx, answering, "an answerer of approvals")
             return "cancelled"
         except asyncio.CancelledError:
             answering.cancel()
             raise
-        return "cancelled" if _is_cancelled(signal) else answer
+        return answer
 
     async def _ask(self, request: ApprovalRequest) -> ApprovalOutcome:
         """What the answerers say; one that fails or says something else has not answered."""
@@ -133,17 +134,13 @@ class ApprovalService:
 
     def _sound(self, answer: object) -> ApprovalOutcome:
         """The answer, if it is one."""
-        for outcome in APPROVAL_OUTCOMES:
-            if isinstance(answer, str) and answer == outcome:
-                return outcome
-        found = repr(answer)[:60] if isinstance(answer, str) else f"a value of type {type(answer).__name__}"
+        if type(answer) is str:
+            for outcome in APPROVAL_OUTCOMES:
+                if answer == outcome:
+                    return outcome
+        found = f"{answer!r:.60}" if type(answer) is str else f"a value of type {type(answer).__name__}"
         self._ctx.logger.error("an answerer of approvals answered %s, which is no outcome", found)
         return "unavailable"
-
-
-def _is_cancelled(token: CancelToken) -> bool:
-    """Read anew: between two reads somebody was asked."""
-    return token.cancelled
 
 
 def apply(ctx: Context, config: Config) -> None:

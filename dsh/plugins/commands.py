@@ -10,6 +10,7 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import msgspec
@@ -97,7 +98,7 @@ class CommandRegistry(Service):
         offer = offers.get(name)
         if offer is None:
             raise _unknown(name, offers)
-        if not is_live(self.owner_ctx, agent):
+        if not (is_live(self.owner_ctx, agent) and agent.ctx.fiber.accepts_effects):
             raise CommandError(
                 f"agent {agent.id} has ended, /{name} cannot run on it", code="CALLER_NOT_LIVE"
             )
@@ -110,9 +111,10 @@ class CommandRegistry(Service):
             pair.close(CommandFailure(AGENT_ENDED))
             token.cancel({"kind": "disposed"})
 
-        bond = agent.ctx.effect(lambda: agent_ends, f"command /{name} under way")
-        undo_hold = offer.owner.hold(f"command /{name} is running")
-        try:
+        with ExitStack() as undo:
+            undo.callback(token.detach)
+            undo.callback(agent.ctx.effect(lambda: agent_ends, f"command /{name} under way").release)
+            undo.callback(offer.owner.hold(f"command /{name} is running"))
             pair.open(offer.command, raw_input)
             outcome: CommandOutcome = CommandFailure(CANCELLED)  # unless the handler comes to an end
             try:
@@ -120,20 +122,15 @@ class CommandRegistry(Service):
             finally:
                 pair.close(outcome)
             return outcome
-        finally:
-            undo_hold()
-            bond.release()
-            token.detach()
 
     async def _outcome(self, command: Command, call: CommandCall) -> object:
         """What the handler answers. What it raises is a failure, and so is not coming back once cancelled."""
         who = f"command /{command.name}"
-        if call.signal.cancelled:
-            return CommandFailure(CANCELLED)
         try:
+            call.signal.raise_if_cancelled()
             return await Grace(call.signal, self._give_up).wait(_answer(command, call), who)
         except (Cancelled, NoOutcome) as error:
-            return CommandFailure(CANCELLED if _is_cancelled(call.signal) else told(error))
+            return CommandFailure(CANCELLED if call.signal.cancelled else told(error))
         except Exception as error:
             text = told(error)
             self.owner_ctx.logger.debug("%s failed: %s", who, text, exc_info=error)
@@ -217,11 +214,6 @@ def _unknown(name: str, offers: dict[str, _Offer]) -> CommandError:
         code="UNKNOWN_COMMAND",
         hint=hint if known else "none is offered here",
     )
-
-
-def _is_cancelled(token: CancelToken) -> bool:
-    """Read anew: between two reads the handler ran."""
-    return token.cancelled
 
 
 def _is_source(session: Session, seq: object) -> bool:

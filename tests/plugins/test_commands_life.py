@@ -221,6 +221,25 @@ async def test_an_agent_that_has_ended_runs_no_command() -> None:
 
 
 @aio
+async def test_an_agent_whose_scope_is_being_undone_runs_no_command() -> None:
+    async with loop(text("bye"), rows=[ROW]) as run:
+        handle = await run.create()
+        service, refused = offer(run, answering(CommandSuccess())), list[str]()
+        token = CancelToken()
+
+        async def late() -> None:
+            with pytest.raises(CommandError) as caught:
+                await service.execute(handle.agent, "/c", signal=token)
+            refused.append(caught.value.code)
+
+        handle.agent.ctx.effect(lambda: late)
+        await handle.dispose()
+
+        assert refused == ["CALLER_NOT_LIVE"]
+        assert logged(handle.agent) == []
+
+
+@aio
 async def test_what_cannot_be_logged_does_not_run() -> None:
     ctx, service, agent = await mounted()
     ran: list[object] = []

@@ -64,7 +64,7 @@ class Presets:
         return match(self._table, mode, policy) or CUSTOM
 
     def choose(self, agent: TellableAgent, key: str) -> bool:
-        entry, session = self._entry(key), agent.session
+        entry, session = entry_of(self._table, key, self._sandbox.supported_modes), agent.session
         if not self._is_live(agent):
             raise ApprovalError(f"agent {agent.id} has ended, its permissions cannot be changed")
         if self.effective(session) == key:
@@ -77,31 +77,26 @@ class Presets:
             session.append("approval/policy", {"policy": entry.approval})
         return True
 
-    def _entry(self, key: str) -> Preset:
-        if key == CUSTOM:
-            raise PresetError(
-                f"{CUSTOM!r} is what a session has that fits no preset, it cannot be chosen",
-                code="UNKNOWN_PRESET",
-                hint=f"presets: {', '.join(self._table)}",
-            )
-        if (found := problem(self._table, key, self._sandbox.supported_modes)) is not None:
-            raise PresetError(found[1], code=found[0], hint=found[2])
-        return self._table[key]
 
+def entry_of(table: Mapping[str, Preset], key: str, supported: tuple[SandboxMode, ...]) -> Preset:
+    """The preset of that name.
 
-def problem(
-    table: Mapping[str, Preset], key: str, supported: tuple[SandboxMode, ...]
-) -> tuple[str, str, str] | None:
-    """Why a preset cannot be had: a code, what is wrong, what can be had; None where it can."""
+    Raises:
+        PresetError: there is none, or its sandbox mode cannot be kept.
+    """
     if key not in table:
-        return "UNKNOWN_PRESET", f"{key!r:.60} is not a preset", f"presets: {', '.join(table) or 'none'}"
-    if (wanted := table[key].sandbox) not in supported:
-        return (
-            "UNSUPPORTED_MODE",
-            f"preset {key!r} asks for sandbox mode {wanted!r}, which cannot be kept",
-            f"modes that can: {', '.join(supported)}",
+        raise PresetError(
+            f"{key!r:.60} is not a preset",
+            code="UNKNOWN_PRESET",
+            hint=f"presets: {', '.join(table) or 'none'}",
         )
-    return None
+    if (mode := table[key].sandbox) not in supported:
+        raise PresetError(
+            f"preset {key!r} asks for sandbox mode {mode!r}, which cannot be kept",
+            code="UNSUPPORTED_MODE",
+            hint=f"modes that can: {', '.join(supported)}",
+        )
+    return table[key]
 
 
 def logged(session: Session, kind: str, key: str) -> str | None:
