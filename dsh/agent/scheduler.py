@@ -122,8 +122,6 @@ class _Batch:
     async def _start_next(self, resources: Resources | None) -> None:
         call, raw = self._waiting[0]
         invocation = self._tools.begin(call)
-        if isinstance(call.give_up, _GiveUp):
-            call.give_up.invocation = invocation
         started = _Started(call, log_call(self._scope, call, raw), invocation, resources)
         self._waiting.popleft()
         self._uncommitted.append(started)
@@ -140,7 +138,7 @@ class _Batch:
     async def _dispatch(self, started: _Started) -> None:
         try:
             body, who = started.invocation.dispatch(), f"tool {started.call.name}"
-            await self._scope.grace.wait(body, who, started.call.give_up)
+            await self._scope.grace.wait(body, who, started.invocation.execution.give_up)
         except NoOutcome as error:
             started.made_up = outcome_unknown(error.message)
 
@@ -224,21 +222,6 @@ class _Batch:
             log_result(self._scope, started.call.call_id, failure, started.call_seq)
 
 
-class _GiveUp:
-    """Takes over the task of one call: it ends with the agent, and with the plugin whose tool it runs."""
-
-    __slots__ = ("_scope", "invocation")
-
-    def __init__(self, scope: StepScope) -> None:
-        self._scope = scope
-        self.invocation: Invocation | None = None
-
-    def __call__(self, task: "asyncio.Task[Any]", who: str) -> None:
-        self._scope.grace.give_up(task, who)
-        if self.invocation is not None:
-            self.invocation.leave(task)
-
-
 def _asked(block: Mapping[str, Any], scope: StepScope) -> _Asked:
     parsed = parse_arguments(block["arguments"])
     try:
@@ -252,6 +235,6 @@ def _asked(block: Mapping[str, Any], scope: StepScope) -> _Asked:
         arguments_problem=parsed.problem,
         agent=scope.agent,
         signal=scope.signal,
-        give_up=_GiveUp(scope),
+        give_up=scope.grace.give_up,
     )
     return _Asked(call, block["arguments"])

@@ -80,7 +80,10 @@ class Bounded:
             task.cancel()
             raise
         if not task.done():
-            self._give_up(task, execution)
+            who = f"tool {execution.name}"
+            execution.give_up(task, who)
+            if execution.agent is None:
+                leave_with(self._ctx, task, who)
             return outcome_unknown(
                 f"the call did not end within {grace_ms:g}ms after its deadline of {limit_ms:g}ms"
             )
@@ -88,13 +91,6 @@ class Bounded:
             raise ToolError(f"tool {execution.name} cancelled its own task")
         result: ToolResult = task.result()
         return failure_of(ToolTimeoutError(limit_ms)) if bound.reason is deadline else result
-
-    def _give_up(self, task: "asyncio.Task[ToolResult]", execution: ToolExecution) -> None:
-        who = f"tool {execution.name}"
-        if execution.call.give_up is not None:
-            execution.call.give_up(task, who)
-        else:
-            leave_with(self._ctx, task, who)
 
 
 async def _awaited(following: Following) -> ToolResult:

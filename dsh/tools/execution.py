@@ -9,7 +9,10 @@ import msgspec
 from dsh.capabilities.agent import AgentRef
 from dsh.kernel import CancelToken
 from dsh.session.log import Session
-from dsh.session.message import Message
+from dsh.session.message import Message, text_block
+from dsh.tools.content import contexts_of
+from dsh.tools.running import Running
+from dsh.unicode import valid
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -29,7 +32,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     parent: object | None = None
     """The `token` of the call that made this one, for calls made by a tool."""
     give_up: Callable[["asyncio.Task[Any]", str], None] | None = None
-    """Takes over the task of code that is waited for no longer, and the code's name: `tool bash`."""
+    """Takes over the call's task when it is waited for no longer, and its name: `tool bash`."""
 
     @property
     def session(self) -> Session | None:
@@ -49,7 +52,7 @@ class ToolExecution:
     one back; the caller's own signal stays in force whatever it does.
     """
 
-    __slots__ = ("_call", "_concluded", "_deferred", "arguments", "root_call_id", "signal", "token")
+    __slots__ = ("_call", "_concluded", "_deferred", "arguments", "body", "root_call_id", "signal", "token")
 
     def __init__(self, call: ToolCall, arguments: Any) -> None:
         self._call = call
@@ -57,6 +60,8 @@ class ToolExecution:
         self._concluded = False
         self.arguments = arguments
         """Deeply immutable JSON."""
+        self.body: Running | None = None
+        """The tool's own code, once it has begun."""
         self.root_call_id = call.root_call_id or call.call_id
         self.signal = call.signal
         self.token: object = object()
@@ -95,17 +100,24 @@ class ToolExecution:
     def parent(self) -> object | None:
         return self._call.parent
 
-    @property
-    def call(self) -> ToolCall:
-        return self._call
-
     def defer_context(self, message: Message) -> None:
-        """Give the model this user message at its next step, after all results of this one."""
-        self._deferred.append(message)
+        """Give the model this user message at its next step, after all results of this one.
+
+        Raises:
+            ToolOutputError: it is no user message.
+        """
+        self._deferred.extend(contexts_of([message]))
 
     def conclude_turn(self) -> None:
         """End the turn after this step, if the call succeeds."""
         self._concluded = True
+
+    def give_up(self, task: "asyncio.Task[Any]", who: str) -> None:
+        """Nobody waits any more for the task that the call runs in: it ends with caller, tool or program."""
+        if self._call.give_up is not None:
+            self._call.give_up(task, who)
+        if self.body is not None:
+            self.body.leave(task)
 
     @property
     def deferred(self) -> tuple[Message, ...]:
@@ -148,8 +160,7 @@ class ToolFailure(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     @classmethod
     def of(cls, message: str, *, name: str | None = None, code: str | None = None) -> "ToolFailure":
         """A failure whose content is `Error: <message>`."""
-        text = {"type": "text", "text": f"Error: {message}"}
-        return cls(message=message, content=(text,), name=name, code=code)
+        return cls(message=message, content=(text_block(valid(f"Error: {message}")),), name=name, code=code)
 
 
 ToolResult = ToolSuccess | ToolFailure

@@ -1,6 +1,5 @@
 """How values and exceptions become results: checked, rendered, frozen."""
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -8,18 +7,15 @@ import msgspec
 from dsh.errors import DshError
 from dsh.session.error import JsonError
 from dsh.session.message import Message
-from dsh.session.payload.block import blocks as check_blocks
-from dsh.session.payload.block import user_message as check_user_message
-from dsh.session.payload.shape import Misfit
-from dsh.session.value import clean, freeze
+from dsh.session.value import freeze
+from dsh.tools.content import content_of, contexts_of, meta_of
 from dsh.tools.definition import Blocks, ToolDefinition
 from dsh.tools.error import AbortError, ToolOutputError
-from dsh.tools.execution import ToolExecution, ToolFailure, ToolResult, ToolSuccess
+from dsh.tools.execution import ToolExecution, ToolFailure, ToolSuccess
 from dsh.tools.foreign import called
 from dsh.tools.schema import validate
 from dsh.unicode import valid
 
-Content = tuple[Mapping[str, Any], ...]
 EMPTY_FEEDBACK = "the result of this call was blocked without a reason"
 
 
@@ -36,7 +32,7 @@ def failure_of(error: BaseException) -> ToolFailure:
     code = error.code if isinstance(error, DshError) and isinstance(error.code, str) else ""
     if not code:
         return ToolFailure.of(error_text(error))
-    return ToolFailure.of(error_text(error), name=type(error).__name__, code=code)
+    return ToolFailure.of(error_text(error), name=type(error).__name__, code=str.__str__(code))
 
 
 def aborted(*, started: bool, contexts: tuple[Message, ...] = ()) -> ToolFailure:
@@ -72,48 +68,22 @@ def success_of(definition: ToolDefinition, execution: ToolExecution, value: Any)
         content = content_of(called("render", output.render, execution.arguments, value))
         if output.presentation_meta is not None and execution.parent is None:
             found = called("presentation_meta", output.presentation_meta, execution.arguments, value)
-            meta = msgspec.UNSET if found is None else clean(freeze(found, "meta"))
+            meta = msgspec.UNSET if found is None else meta_of(found)
     except Exception as error:
         raise ToolOutputError(f"{tool} cannot show its value: {error_text(error)}") from error
     return ToolSuccess(value=value, content=content, meta=meta)
 
 
-def content_of(rendered: str | Blocks) -> Content:
-    """Content blocks as the log takes them: a text becomes one block, everything is frozen and valid Unicode.
-
-    Blocks of an unknown type pass; those of a known one have its fields.
+def checked_failure(failure: ToolFailure) -> ToolFailure:
+    """One that a wrapper has made, as far as it goes on from here.
 
     Raises:
-        ToolOutputError: these are no blocks.
+        ToolOutputError: its content or metadata are not what the log takes.
     """
-    if isinstance(rendered, str):
-        rendered = [{"type": "text", "text": str(rendered)}]
-    if not isinstance(rendered, list | tuple):
-        raise ToolOutputError(f"content must be a text or a list of blocks, found {type(rendered).__name__}")
-    try:
-        blocks = clean(freeze(rendered, "content"))
-    except JsonError as error:
-        raise ToolOutputError(f"content is not lossless JSON: {error}") from None
-    for at, block in enumerate(blocks):
-        if not isinstance(block, Mapping) or not isinstance(block.get("type"), str):
-            raise ToolOutputError(f'content[{at}] must be a block with a "type"')
-    _fits(check_blocks, "content", blocks)
-    return tuple(blocks)
-
-
-def _contexts(given: tuple[Message, ...]) -> tuple[Message, ...]:
-    """User messages as the inbox takes them."""
-    frozen = tuple(clean(freeze(message, "additional context")) for message in given)
-    for message in frozen:
-        _fits(check_user_message, "additional context", message)
-    return frozen
-
-
-def _fits(check: Callable[[Any], None], what: str, value: Any) -> None:
-    try:
-        check(value)
-    except Misfit as misfit:
-        raise ToolOutputError(f"{what}{misfit.path}: {misfit.problem}") from None
+    if not {type(failure.name), type(failure.code)} <= {str, type(None)}:
+        raise ToolOutputError("name and code of a failure must be texts")
+    meta = failure.meta if failure.meta is msgspec.UNSET else meta_of(failure.meta)
+    return msgspec.structs.replace(failure, content=content_of(failure.content), meta=meta)
 
 
 def blocked(feedback: Blocks, contexts: tuple[Message, ...]) -> ToolFailure:
@@ -121,18 +91,7 @@ def blocked(feedback: Blocks, contexts: tuple[Message, ...]) -> ToolFailure:
     content = content_of(feedback)
     lines = [b["text"] if b["type"] == "text" else f"[{b['type']} content]" for b in content]
     return ToolFailure(
-        message="\n".join(lines) or EMPTY_FEEDBACK, content=content, additional_contexts=contexts
+        message="\n".join(lines) or EMPTY_FEEDBACK,
+        content=content,
+        additional_contexts=contexts_of(contexts),
     )
-
-
-def settled(result: ToolResult) -> ToolResult:
-    """The result with everything that goes on from here deeply immutable; a failure where it cannot be."""
-    try:
-        return msgspec.structs.replace(
-            result,
-            content=content_of(result.content),
-            meta=result.meta if result.meta is msgspec.UNSET else clean(freeze(result.meta, "meta")),
-            additional_contexts=_contexts(result.additional_contexts),
-        )
-    except Exception as error:
-        return failure_of(ToolOutputError(error_text(error)))

@@ -8,15 +8,15 @@ No stage raises for what a tool or a listener does: failures are results. Outcom
 policy skip the review; denials, unknown tools and failed bodies pass it (`spec/tools.md` §3).
 """
 
-import asyncio
 from collections.abc import Awaitable
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from dsh.capabilities.approval import APPROVAL, ApprovalRequest
 from dsh.kernel import Cancelled, CancelToken, Context, ScopeTarget
 from dsh.session.value import freeze
+from dsh.tools.content import content_of, contexts_of
 from dsh.tools.definition import ToolDefinition
 from dsh.tools.error import ToolError, ToolNotFoundError
 from dsh.tools.event import (
@@ -36,7 +36,7 @@ from dsh.tools.event import (
 from dsh.tools.execution import ToolCall, ToolExecution, ToolFailure, ToolResult, ToolSuccess
 from dsh.tools.foreign import called, exit_of
 from dsh.tools.layer import Guard
-from dsh.tools.outcome import aborted, blocked, content_of, failure_of, settled, success_of
+from dsh.tools.outcome import aborted, blocked, checked_failure, failure_of, success_of
 from dsh.tools.running import Running
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class Tools(Protocol):
 
     def guards(self, scope: object | None = None) -> list[Guard]: ...
 
-    def running(self, definition: ToolDefinition) -> "Running": ...
+    def running(self, definition: ToolDefinition) -> Running: ...
 
 
 class Invocation:
@@ -73,15 +73,17 @@ class Invocation:
         self._is_final = False
         self._stage = 0
         self._produced: ToolResult | None = None
-        self._running: Running | None = None
-        self.body_started = False
-        """The tool's own code has begun: from here on the call may have had effects."""
         try:
             arguments = freeze(call.arguments, "arguments", stored=True)
         except Exception as error:
             arguments = None
             self._settle(failure_of(error), final=True)
         self.execution = ToolExecution(call, arguments)
+
+    @property
+    def body_started(self) -> bool:
+        """The tool's own code has begun: from here on the call may have had effects."""
+        return self.execution.body is not None
 
     async def prepare(self) -> None:
         """Ask the policies. Overlaps with no other call's `prepare`; the scheduler sees to that."""
@@ -126,14 +128,9 @@ class Invocation:
             raise RuntimeError(f"{self.execution!r} has no outcome to finalize")
         if not self._is_final:
             result = await self._reviewed(result)
-        result = self._finished(settled(result))
+        result = self._finished(result)
         self._tools.owner_ctx.emit(TOOLS_RESULT, Settled(self.execution, result), subject=self._subject)
         return result
-
-    def leave(self, task: "asyncio.Task[Any]") -> None:
-        """Nobody waits for the body, which runs in this task, any more: its plugin may end it."""
-        if self._running is not None:
-            self._running.leave(task)
 
     # -- policy ----------------------------------------------------------------------------------
 
@@ -196,8 +193,7 @@ class Invocation:
         execution.signal = fused
         try:
             definition = self._definition()
-            self.body_started = True
-            with self._tools.running(definition) as self._running:
+            with self._tools.running(definition) as execution.body:
                 value = await _contained(_run(definition, execution), f'tool "{definition.name}"')
             result: ToolResult = success_of(definition, execution, value)
             if _is_cancelled(fused):
@@ -215,17 +211,22 @@ class Invocation:
 
     def _normalised(self, result: object) -> ToolResult:
         """The outcome of the wrappers: one they made themselves is held to the tool's own contract."""
-        if isinstance(result, ToolSuccess):
-            if result is not self._produced:
-                result = self._with_value(result, result.value)
-            concludes = result.concludes_turn or self.execution.concludes_turn
-            return msgspec.structs.replace(result, concludes_turn=concludes)
-        if isinstance(result, ToolFailure):
-            return result
-        raise ToolError(
-            f"a listener of tools/execute answered {type(result).__name__}, "
-            "expected ToolSuccess or ToolFailure"
-        )
+        if not isinstance(result, ToolSuccess | ToolFailure):
+            raise ToolError(
+                f"a listener of tools/execute answered {type(result).__name__}, "
+                "expected ToolSuccess or ToolFailure"
+            )
+        if result is not self._produced:
+            checked = (
+                checked_failure(result)
+                if isinstance(result, ToolFailure)
+                else self._with_value(result, result.value)
+            )
+            contexts = contexts_of(result.additional_contexts)
+            result = msgspec.structs.replace(checked, additional_contexts=contexts)
+        if isinstance(result, ToolSuccess) and self.execution.concludes_turn:
+            result = msgspec.structs.replace(result, concludes_turn=True)
+        return result
 
     # -- review ----------------------------------------------------------------------------------
 
@@ -233,14 +234,12 @@ class Invocation:
         async def accept() -> PostDecision:
             return Accept()
 
-        ctx, seen = self._tools.owner_ctx, Settled(self.execution, settled(result))
+        ctx, seen = self._tools.owner_ctx, Settled(self.execution, result)
         try:
             answer = ctx.waterfall(TOOLS_POST_EXECUTE, seen, accept, subject=self._subject)
-            reviewed = self._decided(seen.result, await _contained(answer, "a review of the call"))
+            reviewed = self._decided(result, await _contained(answer, "a review of the call"))
         except Exception as error:
-            return msgspec.structs.replace(
-                failure_of(error), additional_contexts=seen.result.additional_contexts
-            )
+            return msgspec.structs.replace(failure_of(error), additional_contexts=result.additional_contexts)
         if self._call.signal.cancelled and not reviewed.is_error:
             return aborted(started=self.body_started, contexts=reviewed.additional_contexts)
         return reviewed
@@ -261,7 +260,7 @@ class Invocation:
             result = self._with_value(result, decision.value)
         elif decision.content is not None:
             result = msgspec.structs.replace(result, content=content_of(decision.content))
-        contexts = (*result.additional_contexts, *decision.additional_contexts)
+        contexts = (*result.additional_contexts, *contexts_of(decision.additional_contexts))
         return msgspec.structs.replace(result, additional_contexts=contexts)
 
     def _finished(self, result: ToolResult) -> ToolResult:
@@ -271,7 +270,7 @@ class Invocation:
             content = called("finalize_content", self._finalizer, self.execution, result)
             return result if content is None else msgspec.structs.replace(result, content=content_of(content))
         except Exception as error:
-            return settled(failure_of(error))
+            return failure_of(error)
 
     def _definition(self) -> ToolDefinition:
         definition = self._tools.get(self._call.name, self._call.agent)

@@ -193,7 +193,7 @@ class ToolRegistry(Service):
 
     def running(self, definition: ToolDefinition) -> Running:
         """A body of this tool runs: until it ends, no edit of the composition restarts what it stands on."""
-        return Running(self._owners.get(id(definition)), definition.name)
+        return Running(self._owners[id(definition)], definition.name)
 
     async def run(self, call: ToolCall) -> ToolResult:
         """Take a call through all stages."""

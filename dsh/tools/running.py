@@ -12,14 +12,13 @@ from dsh.tools.leftover import leave_with
 class Running:
     """Holds the plugin that registered a tool while a body of the tool runs. State: the hold."""
 
-    def __init__(self, owner: Context | None, name: str) -> None:
+    def __init__(self, owner: Context, name: str) -> None:
         """`owner` is the context that the tool was registered through."""
         self._owner, self._who = owner, f"tool {name}"
         self._release: Callable[[], None] | None = None
 
     def __enter__(self) -> "Running":
-        if self._owner is not None:
-            self._release = self._owner.fiber.hold(f"{self._who} is running")
+        self._release = self._owner.fiber.hold(f"{self._who} is running")
         return self
 
     def __exit__(
@@ -29,7 +28,7 @@ class Running:
 
     def leave(self, task: "asyncio.Task[Any]") -> None:
         """The body was given up in the middle: it ends with its plugin, which it no longer holds."""
-        if self._release is not None and self._owner is not None:
+        if self._release is not None:
             self._let_go()
             leave_with(self._owner, task, self._who)
 

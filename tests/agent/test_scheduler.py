@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
-from dsh.agent.scheduler import SCHEDULER_FAILED
+from dsh.agent.inbox import Inbox
+from dsh.agent.scheduler import SCHEDULER_FAILED, SCHEDULER_FAILED_BEFORE
+from dsh.session.message import Message, user_message
 from dsh.tools.definition import Resources
-from dsh.tools.execution import ToolCall
+from dsh.tools.execution import ToolCall, ToolFailure
 from dsh.tools.pipeline import Invocation
-from tests.agent.kit import Loop, calls, data_of, ends, loop, text, texts_of
+from tests.agent.kit import Loop, calls, data_of, ends, loop, short, text, texts_of
 from tests.aio import aio
 
 RAW = "{}"
@@ -249,10 +251,12 @@ class Broken(RuntimeError):
     """A failure of the machinery, not of a tool."""
 
 
-@pytest.mark.parametrize("stage", ["prepare", "finalize"])
+@pytest.mark.parametrize(
+    ("stage", "told"), [("prepare", SCHEDULER_FAILED_BEFORE), ("finalize", SCHEDULER_FAILED)]
+)
 @aio
 async def test_a_failure_of_the_machinery_waits_for_siblings_and_leaves_no_call_unanswered(
-    stage: str, monkeypatch: pytest.MonkeyPatch
+    stage: str, told: ToolFailure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = calls(*((f"c{n}", "t", RAW) for n in (1, 2, 3)))
     async with loop(asked, text("done"), config={"maxParallelToolCalls": 2}) as it:
@@ -275,10 +279,76 @@ async def test_a_failure_of_the_machinery_waits_for_siblings_and_leaves_no_call_
         results = data_of(agent.session, "tool/result")
         assert [d["message"]["source"]["callId"] for d in results] == ["c1", "c2", "c3"]
         codes = [d.get("error", {}).get("code") for d in results]
-        assert codes == [None, SCHEDULER_FAILED.code, "TOOL_NOT_STARTED"]
+        assert codes == [None, told.code, "TOOL_NOT_STARTED"]
+        assert tuple(results[1]["message"]["content"][0]["content"]) == told.content
         assert ends(agent.session)[0]["error"]["message"] == "the machine is out of order"
         await it.prompt(agent, "again")
         assert len([m for m in it.model.requests[-1].messages if m["source"]["kind"] == "tool"]) == 3
+
+
+@aio
+async def test_a_result_that_is_logged_is_not_logged_again_when_something_fails_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with loop(calls(("c1", "t", RAW), ("c2", "t", RAW)), text("done")) as it:
+
+        async def body(args: Any, exec: Any) -> str:  # noqa: A002
+            exec.defer_context(user_message("a note"))
+            return ""
+
+        def breaks(self: Inbox, target: str, message: Message) -> None:
+            if target == "next-step":
+                raise Broken("no notes")
+            append(self, target, message)  # type: ignore[arg-type]
+
+        it.tool("t", body)
+        agent = await it.agent()
+        append = Inbox.append
+        monkeypatch.setattr(Inbox, "append", breaks)
+        await it.prompt(agent, "go")
+        assert rows(it) == ["call c1", "result c1", "result c2"]
+        assert ends(agent.session)[0]["kind"] == "error"
+
+
+@aio
+async def test_when_the_driver_goes_down_the_bodies_go_with_it() -> None:
+    async with loop(calls(("c1", "t", RAW), ("c2", "t", RAW))) as it:
+        gates, ended = Gates(), []
+
+        async def body(args: Any, exec: Any) -> str:  # noqa: A002
+            try:
+                return await gates.body(args, exec)
+            finally:
+                ended.append(exec.call_id)
+
+        it.tool("t", body, concurrency_safe=True)
+        agent = await it.agent()
+        agent.followup(user_message("go"))
+        await ticks()
+        driver = next(task for task in asyncio.all_tasks() if task.get_name() == f"agent {agent.id}")
+        driver.cancel()
+        await ticks()
+        assert ended == ["c1", "c2"]
+        assert rows(it) == ["call c1", "call c2"], "the rest is for repair"
+
+
+@aio
+async def test_what_a_call_has_to_say_follows_its_result_in_its_own_order() -> None:
+    async with loop(calls(("c1", "t", RAW)), text("done")) as it:
+
+        async def body(args: Any, exec: Any) -> str:  # noqa: A002
+            for words in ("one", "two", "three"):
+                exec.defer_context(user_message(words))
+            return "value"
+
+        it.tool("t", body)
+        agent = await it.agent()
+        await it.prompt(agent, "go")
+        assert " tool/result spliced spliced spliced step/end " in short(agent.session)
+        assert texts_of(it.model.requests[1])[2:] == [
+            "user: result c1: value",
+            *("user: one", "user: two", "user: three"),
+        ]
 
 
 @aio

@@ -187,6 +187,25 @@ async def test_a_later_call_may_start_after_an_earlier_result() -> None:
 
 
 @aio
+async def test_a_result_does_not_wait_for_all_calls_to_have_started() -> None:
+    async with loop(asked(3), text("done")) as it:
+
+        async def body(args: Any, execution: Any) -> str:
+            return "value"
+
+        async def policy(execution: Any, following: Any) -> Any:
+            await asyncio.sleep(0.001)
+            return await following()
+
+        it.tool("t", body, concurrency_safe=True)
+        it.ctx.on(TOOLS_PRE_EXECUTE, policy)
+        agent = await it.agent()
+        await it.prompt(agent, "go")
+
+        assert rows(agent.session)[:4] == ["call c1", "call c2", "result c1", "call c3"]
+
+
+@aio
 async def test_a_review_of_an_earlier_call_is_done_before_a_conflicting_one_starts() -> None:
     async with loop(asked(2), text("done")) as it:
         log: list[str] = []

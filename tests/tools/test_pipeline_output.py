@@ -1,5 +1,6 @@
 """Exceptions and values of a tool: what they become, how they are held to the contract and frozen."""
 
+from enum import Enum
 from typing import Any
 
 import msgspec
@@ -23,6 +24,10 @@ class Empty(Exception):
     pass
 
 
+class Codes(str, Enum):  # noqa: UP042 -- as in much code that is older than StrEnum
+    NOPE = "NOPE"
+
+
 class Coded(DshError):
     pass
 
@@ -36,6 +41,7 @@ class Coded(DshError):
         (ToolError("plain"), "plain", None),
         (Coded("x", code="NOPE"), "x", {"name": "Coded", "code": "NOPE"}),
         (Coded("x", code=3), "x", None),  # type: ignore[arg-type]
+        (Coded("x", code=Codes.NOPE), "x", {"name": "Coded", "code": "NOPE"}),
         (ValueError("half \ud800"), "half \ufffd", None),
         (ExceptionGroup("many", [ValueError("a")]), "many (1 sub-exception)", None),
     ],
@@ -49,6 +55,9 @@ async def test_what_an_exception_becomes(error: Exception, message: str, info: o
 
     assert isinstance(result, ToolFailure)
     assert (text(result), result.info) == (f"Error: {message}", info)
+    assert result.code is None or type(result.code) is str
+    with pytest.raises(TypeError):
+        result.content[0]["text"] = "changed"  # type: ignore[index]
 
 
 @pytest.mark.parametrize("answer", [{1, 2}, b"x", float("nan"), object(), {"a": (lambda: 1)}])

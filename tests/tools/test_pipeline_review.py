@@ -55,6 +55,64 @@ async def test_a_failure_made_by_a_wrapper_is_reviewed() -> None:
     assert seen == [PRE, EXECUTE, POST, RESULT]
 
 
+def failure(**fields: Any) -> ToolFailure:
+    return ToolFailure(**{"message": "m", "content": ({"type": "text", "text": "m"},), **fields})
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (failure(content=({"no": "type"},)), 'must be a block with a "type"'),
+        (failure(content=({"type": "text"},)), "content[0]"),
+        (failure(content=3), "content must be a text or a list of blocks"),
+        (failure(meta={1}), "meta is not lossless JSON"),
+        (failure(code=3), "name and code of a failure must be texts"),
+        (failure(name=object(), code="X"), "name and code of a failure must be texts"),
+        (failure(additional_contexts=("text",)), "additional context"),
+        (ToolSuccess(value="v", content=(), additional_contexts=({},)), "additional context"),  # type: ignore[typeddict-item]
+    ],
+)
+@aio
+async def test_what_a_wrapper_makes_wrongly_is_a_failure_and_no_row_that_the_log_refuses(
+    made: ToolResult, words: str
+) -> None:
+    ctx, tools = new_registry()
+    tools.register(tool())
+    ctx.on(TOOLS_EXECUTE, answering(made))
+
+    result = await tools.run(call())
+
+    assert code(result) == "INVALID_TOOL_OUTPUT" and words in text(result)
+    assert result.meta is msgspec.UNSET and result.additional_contexts == ()
+
+
+@pytest.mark.parametrize("decision", [Accept(), Block(feedback=[])])
+@aio
+async def test_a_context_of_a_review_that_is_no_message_is_a_failure(decision: Any) -> None:
+    ctx, tools = new_registry()
+    tools.register(tool())
+    odd = msgspec.structs.replace(decision, additional_contexts=({"role": "user"},))
+    ctx.on(TOOLS_POST_EXECUTE, answering(odd))
+
+    assert code(await tools.run(call())) == "INVALID_TOOL_OUTPUT"
+
+
+@aio
+async def test_a_tool_learns_at_once_that_a_context_is_no_message() -> None:
+    _, tools = new_registry()
+    told: list[str] = []
+
+    def defers(execution: ToolExecution) -> None:
+        with pytest.raises(ToolError) as raised:
+            execution.defer_context("text")  # type: ignore[arg-type]
+        told.append(str(raised.value))
+
+    tools.register(tool("t", body(defers)))
+
+    assert text(await tools.run(call())) == "done"
+    assert told[0].startswith("additional context")
+
+
 @aio
 async def test_accept_may_replace_the_content() -> None:
     ctx, tools = new_registry()
