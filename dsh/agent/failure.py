@@ -25,11 +25,12 @@ class InvariantError(DshError):
 
 
 def failure_of(error: BaseException) -> LlmFailure:
-    """The durable record of an error: an `LlmError`'s own facts, else its rendered causes and its code."""
+    """The durable record of an error: an `LlmError`'s own facts, else its rendered causes, hint and code."""
     if isinstance(error, LlmError):
         return error.failure
     code = error.code if isinstance(error, DshError) and error.code else "UNKNOWN"
-    return LlmFailure(valid(render_causes(error)), code)
+    hint = f"; {error.hint}" if isinstance(error, DshError) and error.hint else ""
+    return LlmFailure(valid(render_causes(error) + hint), code)
 
 
 def render_causes(error: object) -> str:
