@@ -117,23 +117,22 @@ class PromptRegistry(Service):
     async def assemble(self, context: PromptContext) -> PromptAssembly:
         scope = context.agent
         request = AssembleRequest(context, {**self._variables.view(scope)})
-        rendered: tuple[PromptSection, ...] | None = None
+        made: PromptAssembly | None = None
 
         async def innermost() -> PromptAssembly:
-            nonlocal rendered
-            rendered = self._rendered(request)
-            return PromptAssembly(rendered, self._schemas(scope), self._runtime_context(context))
+            nonlocal made
+            made = PromptAssembly(
+                self._rendered(request), self._schemas(scope), self._runtime_context(context)
+            )
+            return made
 
-        found: Any = await self.owner_ctx.waterfall(
+        found: Any = self.owner_ctx.waterfall(
             SYSTEM_PROMPT_ASSEMBLE, request, innermost, subject=ScopeTarget(scope)
         )
-        if not isinstance(found, PromptAssembly):
-            raise PromptError(
-                f"a listener of {SYSTEM_PROMPT_ASSEMBLE.name} answered {type(found).__name__}, "
-                "expected a PromptAssembly",
-                hint="it returns what `await next()` gave it, or a PromptAssembly of its own",
-            )
-        return self._ruled(found, self._rendered(request) if rendered is None else rendered, scope)
+        if inspect.isawaitable(found):
+            found = await found
+        answer: PromptAssembly = made if made is not None and found is made else _sound(found)
+        return self._ruled(answer, self._rendered(request) if made is None else made.sections, scope)
 
     def _ruled(
         self, answer: PromptAssembly, rendered: Sequence[PromptSection], scope: object | None
@@ -227,6 +226,39 @@ def _told(where: str, source: object, context: PromptContext) -> str | None:
         f"{where} is a value of type {type(found).__name__}, expected a text or None",
         code="PROMPT_CONTRIBUTION",
     )
+
+
+def _sound(found: Any) -> PromptAssembly:
+    """What listeners made of the prompt, if it can go out; nothing is believed of what plugins answer."""
+
+    def refuse(problem: str) -> PromptError:
+        return PromptError(
+            f"a listener of {SYSTEM_PROMPT_ASSEMBLE.name} answered {problem}",
+            code="PROMPT_CONTRIBUTION",
+            hint="it returns what `await next()` gave it, or a PromptAssembly of its own",
+        )
+
+    if not isinstance(found, PromptAssembly):
+        raise refuse(f"{type(found).__name__}, expected a PromptAssembly")
+    parts: tuple[Any, ...] = (found.sections, found.context, found.tools)
+    if not all(isinstance(part, tuple | list) for part in parts):
+        raise refuse("a PromptAssembly whose sections, tools and context are not all tuples")
+    given: tuple[Any, ...] = (*found.sections, *found.context)
+    for section in given:
+        if not (isinstance(section, PromptSection) and isinstance(section.text, str)):
+            raise refuse(f"{section!r:.60} in the place of a section")
+    for tool in found.tools:
+        if not isinstance(tool, ToolSchema):
+            raise refuse(f"{tool!r:.60} in the place of a tool's schema")
+    if len({tool.name for tool in found.tools}) < len(found.tools):
+        raise refuse("a PromptAssembly that has a tool twice")
+    sections, context = (tuple(map(_valid, part)) for part in (found.sections, found.context))
+    return PromptAssembly(sections, tuple(found.tools), context)
+
+
+def _valid(section: PromptSection) -> PromptSection:
+    text = valid(section.text)
+    return section if text == section.text else msgspec.structs.replace(section, text=text)
 
 
 def _checked_order(order: Sequence[str] | None) -> tuple[str, ...] | None:

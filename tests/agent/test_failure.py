@@ -51,6 +51,7 @@ def test_facts_of_the_model_side_are_kept_verbatim_and_codes_of_the_harness_too(
     facts = LlmFailure("slow down", "RATE_LIMIT", 429, 1000.0, "req-1")
     assert failure_of(LlmError(facts)) is facts
     assert failure_of(CompositionError("odd", code="ODD")) == LlmFailure("odd", "ODD")
+    assert failure_of(DshError("odd", code="ODD", hint="mend it")) == LlmFailure("odd; mend it", "ODD")
     assert failure_of(DshError("no code")) == LlmFailure("no code", "UNKNOWN")
     assert failure_of(ValueError("x")) == LlmFailure("x", "UNKNOWN")
 

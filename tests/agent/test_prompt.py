@@ -17,6 +17,7 @@ from dsh.agent.prompt import (
     PromptContext,
     PromptSection,
 )
+from dsh.session.message import ToolSchema
 from dsh.tools.definition import TEXT_OUTPUT
 from dsh.tools.registry import TOOLS
 from dsh.tools.typed import typed_tool
@@ -235,22 +236,53 @@ async def test_suppressed_runtime_context_stays_suppressed_whatever_a_listener_a
         assert (await assembled(it, quiet)).context == (), "the other one still stands"
 
 
-@pytest.mark.parametrize("answer", [None, "text", ()])
+SCHEMA = ToolSchema("t", "", {})
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (None, "answered NoneType"),
+        ("text", "answered str"),
+        ((), "answered tuple"),
+        (PromptAssembly(3, ()), "not all tuples"),  # type: ignore[arg-type]
+        (PromptAssembly((), (), None), "not all tuples"),  # type: ignore[arg-type]
+        (PromptAssembly(("words",), ()), "'words' in the place of a section"),  # type: ignore[arg-type]
+        (PromptAssembly((PromptSection("a", None),), ()), "of a section"),  # type: ignore[arg-type]
+        (PromptAssembly((), (), (3,)), "3 in the place of a section"),  # type: ignore[arg-type]
+        (PromptAssembly((), ({"name": "t"},)), "of a tool's schema"),  # type: ignore[arg-type]
+        (PromptAssembly((), (SCHEMA, SCHEMA)), "a tool twice"),
+    ],
+)
+@pytest.mark.parametrize("is_async", [True, False])
 @aio
-async def test_a_listener_that_answers_something_else_is_an_error_that_says_what_to_return(
-    answer: Any,
+async def test_a_listener_that_answers_what_cannot_go_out_is_told_what_to_return(
+    answer: Any, problem: str, is_async: bool
 ) -> None:
     async with loop(text("done")) as it:
 
-        async def on_assemble(request: Any, following: Any) -> Any:
+        async def later(request: Any, following: Any) -> Any:
             return answer
 
-        it.ctx.on(SYSTEM_PROMPT_ASSEMBLE, on_assemble)
-        with pytest.raises(PromptError, match="expected a PromptAssembly"):
+        it.ctx.on(SYSTEM_PROMPT_ASSEMBLE, later if is_async else lambda request, following: answer)
+        with pytest.raises(PromptError) as caught:
             await assembled(it)
+        assert problem in caught.value.message
+        assert "PromptAssembly" in caught.value.hint
         agent = await it.agent()
         await it.prompt(agent, "go")
-        assert ends(agent.session)[0]["kind"] == "error"
+        assert ends(agent.session)[0]["error"]["code"] == "PROMPT_CONTRIBUTION"
+        assert it.model.requests == []
+
+
+@aio
+async def test_what_a_listener_answers_may_be_lists_and_becomes_valid_unicode() -> None:
+    async with loop() as it:
+        sections, context = [PromptSection("a", "\ud800")], [PromptSection("b", "\udc00")]
+        answer: Any = PromptAssembly(sections, [SCHEMA], context)  # type: ignore[arg-type]
+        it.ctx.on(SYSTEM_PROMPT_ASSEMBLE, lambda request, following: answer)
+        found = await assembled(it)
+        assert (found.system, found.context[0].text, found.tools) == ("\ufffd", "\ufffd", (SCHEMA,))
 
 
 # -- tools ---------------------------------------------------------------------------------------
