@@ -1,6 +1,6 @@
-"""What a run leaves waiting when it ends in order, and a second process that goes on with it.
+"""What a run leaves waiting, however it ends, and a second process that goes on with it.
 
-A limit, a failure or the plain end of the process keeps what waits; a signal drops it.
+A limit, a failure, the plain end of the process and a kill keep what waits; a signal drops it.
 """
 
 import signal
@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from dsh.testing.workspace import Finished, Workspace, finish, log_rows
+from dsh.testing.workspace import Finished, Workspace, finish, log_rows, log_text
 from tests.e2e.model import Model
 from tests.e2e.reply import bash, failure, text
+from tests.e2e.test_kill import KILLER
 from tests.e2e.test_storage import sent
 from tests.process import wait_until
 
@@ -77,6 +78,9 @@ def said(space: Workspace) -> list[str]:
     """What the user has said to the model, of the one session."""
     rows = [row["data"] for row in log_rows(space.logs()[0]) if row.get("type") == "user/message"]
     return [data["content"][0]["text"] for data in rows if data["source"]["kind"] == "user"]
+
+
+TASKS = ["a hint", "the task", "the second task"]
 
 
 def reasons(space: Workspace) -> list[Any]:
@@ -159,4 +163,42 @@ def test_a_signal_drops_what_waits(
 
     assert (done.code, done.stdout, done.stderr) == (0, "False\n", "")
     assert (said(space), len(model.bodies())) == (["the task"], 1)
+    assert is_sound(space)
+
+
+EVENTS = 51
+"""How many events the killed run has by itself; a test of its own says so."""
+
+
+def killed(space: Workspace, at: int) -> int:
+    """The exit code of a run that is killed right at one event, at the latest when it has that many."""
+    space.write("killer.py", KILLER)
+    words = queued(space, "- insert: [{id: killer, name: ./killer.py}]\n")
+    return space.run(*words, env={"KILL_AT": str(at), "TOLD": str(space.root / "told")}).code
+
+
+def test_the_killed_run_has_that_many_events(space: Workspace, answering: Answering) -> None:
+    answering(bash("echo one"), text("done"))
+    assert killed(space, 10**6) == 0
+    assert log_rows(space.logs()[0])[-1]["seq"] == EVENTS - 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at", range(1, EVENTS, 5))
+def test_a_kill_at_any_event_loses_no_message_that_was_stored_and_gives_none_twice(
+    space: Workspace, answering: Answering, at: int
+) -> None:
+    model = answering(bash("echo one"), text("done"))
+    assert killed(space, at) == -9
+    stored = log_text(space.logs()[0]) if space.logs() else b""
+    known = [words for words in TASKS if f'"{words}"'.encode() in stored]
+    if not known:
+        assert model.bodies() == []
+        return
+
+    done = go_on(space)
+
+    assert (done.code, done.stderr) == (0, "")
+    assert sorted(said(space)) == sorted(known)
+    assert [words for words in sent(model.bodies()[-1]) if words in known] == said(space)
     assert is_sound(space)
