@@ -8,13 +8,18 @@ from typing import Any
 import pytest
 
 from dsh.agent.configured import CONFIGURED_IDENTITIES, ConfiguredIdentity
-from dsh.agent.contract import AGENT_CONFIG_START_FAILED, AGENT_SESSION_START, ConfigStartFailed
+from dsh.agent.contract import (
+    AGENT_CONFIG_START_FAILED,
+    AGENT_PRE_STEP,
+    AGENT_SESSION_START,
+    ConfigStartFailed,
+)
 from dsh.agent.registry import AGENTS
 from dsh.errors import CompositionError
 from dsh.kernel import Context
 from dsh.plugins import session_persistence_jsonl
 from dsh.session.message import user_message
-from tests.agent.kit import Loop, data_of, loop, settled, text, until
+from tests.agent.kit import Loop, data_of, ends, loop, settled, text, until
 from tests.aio import aio
 
 ROUTE = {"provider": "p", "model": "m"}
@@ -150,6 +155,39 @@ async def test_a_session_that_is_being_ended_is_waited_for() -> None:
         assert agent is not None
         assert agent is not handle.agent
         assert data_of(agent.session, "turn/start") == []
+
+
+@aio
+async def test_what_waits_for_an_agent_outlives_the_reload_of_its_row(tmp_path: Path) -> None:
+    """The running turn is cut off, and what was claimed, queued and steered is there for the next agent."""
+    started: list[str] = []
+
+    def first(ctx: Context) -> None:
+        told([], started)(ctx)
+        ctx.plugin(session_persistence_jsonl, {"root": str(tmp_path)})
+
+    row = {"id": "a", "sessionId": "exact", "cwd": str(tmp_path), **ROUTE}
+    async with loop(text("done"), config={"agents": [row]}, first=first) as it:
+        await until(lambda: started)
+        agent = it.ctx.use(AGENTS).get("exact")
+        assert agent is not None
+        holding = it.ctx.on(AGENT_PRE_STEP, lambda payload, following: payload.signal.sleep(60))
+        for words in ("one", "two"):
+            agent.followup(user_message(words))
+        agent.steer(user_message("hint"))
+        fiber = agent.ctx.fiber.parent.fiber  # type: ignore[union-attr]
+        await fiber.update({"agents": [row], "maxStepsPerTurn": 9})
+        await until(lambda: len(started) == 2)
+        await holding()
+
+        again = it.ctx.use(AGENTS).get("exact")
+        assert again is not None and again is not agent
+        assert started == ["exact startup", "exact resume"]
+        assert ends(again.session) == [{"kind": "aborted", "reason": {"kind": "disposed"}}]
+        assert again.continue_pending()
+        await again.when_idle()
+        said = [data["content"][0]["text"] for data in data_of(again.session, "user/message")]
+        assert said == ["hint", "one", "two"]
 
 
 @aio

@@ -230,6 +230,19 @@ async def test_a_disposed_cancel_never_latches_a_wake() -> None:
         assert ends(agent.session) == [{"kind": "aborted", "reason": {"kind": "disposed"}}]
 
 
+@pytest.mark.parametrize("cause", [{"kind": "disposed"}, USER])
+@aio
+async def test_a_wake_after_a_cancel_is_kept_unless_the_cancel_says_that_the_agent_goes(cause: Any) -> None:
+    async with loop(text("done")) as it:
+        agent = await it.agent()
+        agent.followup(user_message("first"))
+        agent.cancel(cause)
+        agent.followup(user_message("after"))
+        await agent.when_idle()
+        assert it.statuses == ["running", "idle"] * (2 if cause == USER else 1)
+        assert len(agent.inbox.next_turn) == (0 if cause == USER else 1)
+
+
 @aio
 async def test_claims_are_told_in_the_order_in_which_they_enter() -> None:
     async with loop(text("done")) as it:
