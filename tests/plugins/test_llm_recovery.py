@@ -124,7 +124,8 @@ async def test_a_retry_stays_in_its_step_and_only_its_own_chunks_are_cited() -> 
         turn(server, {}) as log,
     ):
         assert short(log).endswith(
-            "request/context chunks llm/retry llm/retry-started chunks assistant/message step/end turn/end"
+            "request/context request/digest chunks llm/retry llm/retry-started request/digest chunks "
+            "assistant/message step/end turn/end"
         )
         retry = next(event.seq for event in log.events() if event.type == "llm/retry")
         reply = next(event for event in log.events() if event.type == "assistant/message")
