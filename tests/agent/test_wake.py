@@ -387,6 +387,28 @@ async def test_an_agent_that_is_ended_during_maintenance_keeps_no_wake() -> None
         assert it.statuses == []
 
 
+@aio
+async def test_who_waits_for_maintenance_may_leave_without_ending_it() -> None:
+    async with loop(text("done")) as it:
+        agent = await it.agent()
+        gate = asyncio.Event()
+        ran: list[str] = []
+
+        async def job(token: CancelToken) -> None:
+            await gate.wait()
+            ran.append("to its end")
+
+        waiting = asyncio.ensure_future(agent.run_maintenance(job))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait((waiting,))
+        with pytest.raises(AgentBusyError):
+            agent.run_maintenance(job)
+        gate.set()
+        await agent.when_idle()
+        assert ran == ["to its end"]
+
+
 # -- what waits, without a message -----------------------------------------------------------------
 
 
