@@ -150,6 +150,7 @@ class Run:
     def __init__(self, ctx: Context, task: str, limits: RunLimits, grace_s: float) -> None:
         self._ctx, self._task, self._limits, self._grace_s = ctx, task, limits, grace_s
         self._output: AppOutput = ctx.use(APP_OUTPUT)
+        self._exit = ctx.use(APP_EXIT)
         self._agent: Agent | None = None
         self._interrupt: Interrupt | None = None
         self._interrupted = asyncio.Event()
@@ -164,10 +165,19 @@ class Run:
         except BaseException as raised:
             error = contained(raised, "the run")
             code = self._say(error) if self._ctx.fiber.is_active else None
-        if code is None:
+        if code is not None:
+            self._end(code)
+
+    def gone(self) -> None:
+        """The row goes. If the rest of the tree stays, nobody but this run would ever end the process."""
+        if self._is_over or self._ctx.kernel.is_closing:
             return
+        self._output.notice("dsh: the task was cut off: a service went that row headless-runner stands on")
+        self._end(FAILED)
+
+    def _end(self, code: int) -> None:
         self._is_over = True
-        self._ctx.use(APP_EXIT)(self._interrupt.exit_code if self._interrupt else code)
+        self._exit(self._interrupt.exit_code if self._interrupt else code)
 
     def interrupt(self, interrupt: Interrupt) -> bool:
         """A signal: cancel the turn and let the run end in order. False once there is nothing to end."""
@@ -261,6 +271,7 @@ def apply(ctx: Context, config: Config) -> None:
 def start(ctx: Context, task: str, limits: RunLimits, *, grace_s: float = GRACE_S) -> None:
     """Run `task` as an effect of `ctx`, and answer signals for it."""
     run = Run(ctx, task, limits, grace_s)
+    ctx.effect(lambda: run.gone, "end of the run")
     ctx.provide(RUN, run)
     hold(ctx)
     ctx.on(APP_INTERRUPT, run.interrupt)

@@ -269,6 +269,25 @@ async def test_the_limits_of_the_row_are_those_of_the_run() -> None:
 
 
 @aio
+async def test_a_row_that_goes_before_its_task_is_done_ends_the_process_and_with_the_tree_it_does_not() -> (
+    None
+):
+    async def for_ever(agent: ScriptedAgent) -> None:
+        await asyncio.Event().wait()
+
+    world = World(for_ever)
+    row = world.root.plugin(headless_runner, {"task": "do it"})
+    await row
+    await row.dispose()
+    assert [where for where, _ in world.deeds] == ["stderr", "exit"]
+    assert world.deeds[1] == ("exit", 1)
+    world.deeds.clear()
+    await world.mount()
+    await world.root.dispose()
+    assert world.deeds == []
+
+
+@aio
 async def test_no_turn_at_all_is_a_failure() -> None:
     async def nothing(agent: ScriptedAgent) -> None:
         await asyncio.sleep(0)
