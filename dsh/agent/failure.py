@@ -1,5 +1,6 @@
 """How a failure of any kind reads in `turn/end`, and the errors of this package (`spec/agent-loop.md` §9)."""
 
+from dsh.agent.origin import origin_of
 from dsh.errors import DshError
 from dsh.llm.failure import LlmError, LlmFailure
 from dsh.unicode import valid
@@ -30,7 +31,7 @@ def failure_of(error: BaseException) -> LlmFailure:
         return error.failure
     code = error.code if isinstance(error, DshError) and error.code else "UNKNOWN"
     hint = f"; {error.hint}" if isinstance(error, DshError) and error.hint else ""
-    return LlmFailure(valid(render_causes(error) + hint), code)
+    return LlmFailure(valid(render_causes(error) + hint + origin_of(error)), code)
 
 
 def render_causes(error: object) -> str:

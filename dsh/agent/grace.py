@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from dsh.agent.failure import AgentError
+from dsh.agent.origin import note_origin
 from dsh.kernel import CancelToken
 from dsh.kernel.foreign import contained
 
@@ -82,4 +83,6 @@ async def _contained(work: Awaitable[T], who: str) -> T:
     try:
         return await work
     except BaseException as error:
-        raise contained(error, who)  # noqa: B904 -- the same one, or made of it
+        failure = contained(error, who)
+        note_origin(failure, who)
+        raise failure  # noqa: B904 -- the same one, or made of it

@@ -62,7 +62,7 @@ class RequestBuilder:
             return seed
 
         payload = RequestSeed(scope.agent, scope.turn, scope.step, scope.signal)
-        config = await scope.ask(AGENT_REQUEST, payload, unchanged)
+        config = await scope.ask(AGENT_REQUEST, payload, unchanged, _is_config, "an LlmCallConfig")
         if not config.provider or not config.model:
             raise AgentError(
                 f"no model to ask: provider {config.provider!r}, model {config.model!r}",
@@ -169,3 +169,7 @@ def header_of(
             "tools": [tool.to_json() for tool in assembly.tools],
         }
     )
+
+
+def _is_config(answer: object) -> bool:
+    return isinstance(answer, LlmCallConfig)

@@ -117,8 +117,8 @@ class _Attempt:
         async def nobody() -> RetryRequest | None:
             return None
 
-        answer = await scope.ask(AGENT_REQUEST_ERROR, payload, nobody)
-        return answer is not None and answer["kind"] == "retry"
+        answer = await scope.ask(AGENT_REQUEST_ERROR, payload, nobody, _is_word, 'None or {"kind": "retry"}')
+        return answer is not None
 
     def log_message(self) -> None:
         """Log the reply, also an empty one: it carries the usage."""
@@ -138,3 +138,7 @@ class _Attempt:
         if self.reply.usage is not None:
             data["usage"] = self.reply.usage
         scope.session.append("assistant/message", data, surface="append", sources=self._seqs)
+
+
+def _is_word(answer: object) -> bool:
+    return answer is None or answer == {"kind": "retry"}

@@ -19,6 +19,7 @@ from dsh.agent.contract import (
     InboxTarget,
     PreStep,
     PreStepDecision,
+    RejectStep,
     TurnStopping,
 )
 from dsh.agent.failure import failure_of
@@ -203,7 +204,9 @@ class Turn:
             return EnterStep(claimed if snapshot is None else (*claimed, snapshot))
 
         payload = PreStep(self._agent, claimed, scope.turn, scope.step, self._signal)
-        return assembly, await scope.ask(AGENT_PRE_STEP, payload, enter)
+        return assembly, await scope.ask(
+            AGENT_PRE_STEP, payload, enter, _is_decision, "EnterStep with messages, or RejectStep"
+        )
 
     async def _step(
         self, scope: StepScope, assembly: PromptAssembly, messages: Sequence[Message]
@@ -231,3 +234,9 @@ class Turn:
         told = self._agent.ctx.serial(AGENT_TURN_STOPPING, payload, subject=ScopeTarget(self._agent))
         await self._grace.wait(told, f"a listener of {AGENT_TURN_STOPPING.name}")
         self._signal.raise_if_cancelled()
+
+
+def _is_decision(answer: object) -> bool:
+    return isinstance(answer, RejectStep) or (
+        isinstance(answer, EnterStep) and isinstance(answer.messages, list | tuple)
+    )

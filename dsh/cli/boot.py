@@ -26,7 +26,9 @@ from dsh.capabilities.launch import (
 from dsh.capabilities.process_group import kill_all
 from dsh.cli import console
 from dsh.cli.argv import Invocation
+from dsh.cli.children import end_children, kill_children
 from dsh.cli.directory import enter
+from dsh.cli.loop import run_to_end
 from dsh.cli.notice import notices
 from dsh.cli.process import EXIT_CODES, Watchdog
 from dsh.cli.report import describe, report
@@ -36,11 +38,13 @@ from dsh.composition.compose import Composition, compose
 from dsh.composition.environment import export, load_environment
 from dsh.composition.home import HomePaths, home_path
 from dsh.composition.mount.loader import Facts, Loader, start_bound
+from dsh.composition.mount.wording import described
 from dsh.composition.profile import PROFILE_FILE, profile_folder
-from dsh.errors import CompositionError
+from dsh.errors import CompositionError, DshError
 from dsh.kernel import Context
 from dsh.kernel.foreign import contained
 
+CUT = "its turn has no end in the log; opening the session repairs it"
 RELEASE_S = 2.0
 """How long undoing the tree may take after background work died."""
 BLOCKED_S = 2.0
@@ -61,7 +65,7 @@ def boot(invocation: Invocation, watchdog: Watchdog) -> int:
         CompositionError: what is wrong before anything is mounted.
     """
     output = claim_output()
-    watchdog.before_end = kill_all
+    watchdog.before_end = _kill_everything
     console.install()
     directory = requested_directory(invocation.rest)
     if directory is not None:
@@ -79,12 +83,25 @@ def boot(invocation: Invocation, watchdog: Watchdog) -> int:
     facts = Facts(home, invocation.profile, str(Path.cwd()), environment.mapping())
     run = _Run(invocation, composition, facts, environment, output, watchdog)
     try:
-        code = asyncio.run(run.live())
-    except BaseException as error:  # a callback of the loop itself has died, with whatever it raised
+        code = run_to_end(run.live(), run.died)
+    except asyncio.CancelledError:
+        code = report(DshError("a plugin has cancelled the tasks of the program itself", hint=CUT))
+        kill_all()
+    except BaseException as error:
         code = report(error)
         kill_all()
-    watchdog.leave(code)
+    watchdog.leave(code, lambda: _end_children(output))
     return code
+
+
+def _kill_everything() -> None:
+    kill_all()
+    kill_children()
+
+
+def _end_children(output: Output) -> None:
+    for name in end_children():
+        output.notice(f"dsh: a plugin left {name} running; it was ended")
 
 
 class _Arguments:
@@ -243,8 +260,11 @@ class _Run:
         self._shutdown.request(1, bound_s=RELEASE_S)
 
     def _unawaited(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        error = context.get("exception")
-        if self._shutdown.pending or not isinstance(error, BaseException):
-            return
-        self._output.notice(f"dsh: fatal load failure: {describe(error)}")
-        self._shutdown.request(1, bound_s=RELEASE_S)
+        if isinstance(error := context.get("exception"), BaseException):
+            self.died(error)
+
+    def died(self, error: BaseException) -> None:
+        """A task or callback that nobody waits for has failed: the run cannot be trusted either."""
+        if not self._shutdown.pending:
+            self._output.notice(f"dsh: fatal load failure: {described(error)}")
+            self._shutdown.request(1, bound_s=RELEASE_S)

@@ -1,7 +1,7 @@
 """Makes sure the process ends: signals are handled by a thread, so that a stuck event loop stops nothing.
 
-The thread owns the wake-up descriptor of `signal`; Python-level handlers do nothing. The first signal is
-handed to the loop, which ends the run in order. The process is ended from the thread at the second
+The thread owns the wake-up descriptor of `signal`; Python-level handlers only give way to it. The first
+signal is handed to the loop, which ends the run in order. The process is ended from the thread at the second
 signal, when the loop has not beaten for a while after the first, or some seconds later in any case
 (`design.md` §10.4). Repair closes the log then. While the rows start and while they are undone the loop must
 beat as well (`guarded`): whatever blocks it there would keep the process for ever.
@@ -30,6 +30,8 @@ LIMIT_S = 15.0
 """How long an orderly end may take after a signal, whatever happens."""
 BEAT_S = 0.25
 """How often the loop shows that it is alive, where that is watched."""
+GIVE_WAY_S = 0.02
+"""How long the main thread stands aside for the watchdog's when a signal has arrived."""
 DRAIN_S = 5.0
 """How long the interpreter may take to end once everything is disposed."""
 
@@ -75,7 +77,7 @@ class Watchdog:
     def install(self) -> "Watchdog":
         """Take the signals over. Call from the main thread, before anything that must be ended in order."""
         for number in EXIT_CODES:
-            signal.signal(number, _ignore)
+            signal.signal(number, _give_way)
         signal.set_wakeup_fd(self._poke.fileno(), warn_on_full_buffer=False)
         self._thread.start()
         return self
@@ -112,12 +114,13 @@ class Watchdog:
             self._deadline_s = self._clock() + DRAIN_S
         self._poke.send(b"\0")
 
-    def leave(self, code: int) -> None:
-        """End a process whose work is done: run the exit hooks, then go.
+    def leave(self, code: int, last: Callable[[], None]) -> None:
+        """End a process whose work is done: run the exit hooks, then the last deed, then go.
 
         Python itself would clear every module first, which takes longer than the disposal of the tree.
         """
         atexit._run_exitfuncs()
+        last()
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError, AttributeError):  # a plugin may have replaced it
                 stream.flush()
@@ -189,5 +192,11 @@ class Watchdog:
             self._end(code)
 
 
-def _ignore(number: int, frame: FrameType | None) -> None:
-    """A Python-level handler must exist for the wake-up descriptor to be written; it has nothing to do."""
+def _give_way(number: int, frame: FrameType | None) -> None:
+    """Let the thread have its turn, here in the main thread.
+
+    A Python-level handler must exist for the wake-up descriptor to be written, and has nothing else to do.
+    But code in C that keeps the interpreter to itself, as a regular expression does, runs handlers now and
+    then, and the thread never: without this pause not even a second signal would end the process.
+    """
+    time.sleep(GIVE_WAY_S)
