@@ -141,7 +141,7 @@ async def test_a_preset_with_the_same_pair_or_an_explicit_default_helps() -> Non
         ({"presets": {"a": {"sandbox": "open", "approval": "ask"}}}, "invalid"),
         ({"presets": {"a": {"sandbox": FULL}}}, "missing required value"),
         ({"presets": {"a": {**PAIR, "more": 1}}}, "unknown key"),
-        ({"defaultPreset": "nope"}, "is not a preset"),
+        ({"defaultPreset": "nope"}, "'nope' is not a preset .presets: read-only, workspace-write, danger"),
         ({"defaultPreset": "workspace-write"}, "cannot be kept"),
     ],
 )

@@ -43,6 +43,9 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
     def __post_init__(self) -> None:
         if CUSTOM in self.presets:
             raise ValueError(f"presets: the name {CUSTOM!r} is reserved")
+        if self.default_preset is not None and self.default_preset not in self.presets:
+            names = ", ".join(self.presets) or "none"
+            raise ValueError(f"defaultPreset: {self.default_preset!r:.60} is not a preset (presets: {names})")
 
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, rename="camel"):
