@@ -22,18 +22,13 @@ RESERVED_NAME = "run_code"
 
 
 class Resources(msgspec.Struct, frozen=True):
-    """What a call reads and writes, as keys such as `fs:/abs/path`. Empty: it conflicts with nothing."""
+    """What a call reads and writes, as keys such as `fs:/abs/path`. Empty: only calls that run alone wait.
+
+    Two calls conflict where one writes what the other reads or writes.
+    """
 
     reads: frozenset[str] = frozenset()
     writes: frozenset[str] = frozenset()
-
-    def conflicts(self, other: "Resources") -> bool:
-        """One writes what the other reads or writes."""
-        return not (
-            self.writes.isdisjoint(other.writes)
-            and self.writes.isdisjoint(other.reads)
-            and self.reads.isdisjoint(other.writes)
-        )
 
 
 class ToolOutput(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ No stage raises for what a tool or a listener does: failures are results. Outcom
 policy skip the review; denials, unknown tools and failed bodies pass it (`spec/tools.md` §3).
 """
 
+import inspect
 from collections.abc import Awaitable
 from typing import Protocol, TypeVar
 
@@ -109,7 +110,7 @@ class Invocation:
         try:
             ctx = self._tools.owner_ctx
             answer = ctx.waterfall(TOOLS_EXECUTE, self.execution, self._run_body, subject=self._subject)
-            result = self._normalised(await _contained(answer, "a wrapper of the call"))
+            result = self._normalised(await _contained(answer, "a listener of tools/execute"))
             is_final = False
         except Exception as error:
             result, is_final = failure_of(error), True
@@ -140,7 +141,7 @@ class Invocation:
 
         ctx = self._tools.owner_ctx
         answer = ctx.waterfall(TOOLS_PRE_EXECUTE, self.execution, allow, subject=self._subject)
-        decision: object = await _contained(answer, "a policy")
+        decision: object = await _contained(answer, "a listener of tools/pre-execute")
         if isinstance(decision, Ask):
             decision = await self._asked(decision)
             if decision is None:
@@ -237,7 +238,7 @@ class Invocation:
         ctx, seen = self._tools.owner_ctx, Settled(self.execution, result)
         try:
             answer = ctx.waterfall(TOOLS_POST_EXECUTE, seen, accept, subject=self._subject)
-            reviewed = self._decided(result, await _contained(answer, "a review of the call"))
+            reviewed = self._decided(result, await _contained(answer, "a listener of tools/post-execute"))
         except Exception as error:
             return msgspec.structs.replace(failure_of(error), additional_contexts=result.additional_contexts)
         if self._call.signal.cancelled and not reviewed.is_error:
@@ -305,9 +306,11 @@ async def _run(definition: ToolDefinition, execution: ToolExecution) -> object:
     return await definition.execute(execution.arguments, execution)
 
 
-async def _contained(awaitable: Awaitable[T], who: str) -> T:
+async def _contained(answer: Awaitable[T], who: str) -> T:
     """Wait for foreign code. Whatever ends it is its failure, unless this task is going down."""
+    if not inspect.isawaitable(answer):
+        raise ToolError(f"{who} is no `async def`: it answered {type(answer).__name__}")
     try:
-        return await awaitable
+        return await answer
     except BaseException as error:
         raise exit_of(error, who)  # noqa: B904 -- the same one, or made of it

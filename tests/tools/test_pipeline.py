@@ -13,6 +13,7 @@ from dsh.tools.event import (
     TOOLS_POST_EXECUTE,
     TOOLS_PRE_EXECUTE,
     Deny,
+    Settled,
 )
 from dsh.tools.execution import ToolExecution, ToolFailure, ToolSuccess
 from tests.aio import aio
@@ -115,6 +116,17 @@ async def test_an_answer_of_no_known_kind_is_a_failure(event: Any, expected: str
     result = await tools.run(call())
 
     assert result.is_error and expected in text(result)
+
+
+@pytest.mark.parametrize("event", [TOOLS_PRE_EXECUTE, TOOLS_EXECUTE, TOOLS_POST_EXECUTE])
+@aio
+async def test_a_listener_that_is_no_coroutine_function_is_told_what_it_should_be(event: Any) -> None:
+    ctx, tools = new_registry()
+    tools.register(tool())
+    ctx.on(event, lambda payload, following: None)
+
+    expected = f"Error: a listener of {event.name} is no `async def`: it answered NoneType"
+    assert text(await tools.run(call())) == expected
 
 
 @aio
@@ -250,6 +262,48 @@ async def test_a_success_cancelled_during_review_is_aborted() -> None:
     ctx.on(TOOLS_POST_EXECUTE, late)
 
     assert code(await tools.run(call(signal=token))) == "ABORTED"
+
+
+@aio
+async def test_reviewers_see_the_abort_of_a_call_that_was_cancelled_behind_its_body() -> None:
+    ctx, tools = new_registry()
+    tools.register(tool())
+    token = CancelToken()
+    seen: list[Any] = []
+
+    async def wrapper(_: object, following: Callable[[], Any]) -> Any:
+        result = await following()
+        token.cancel("user")
+        return result
+
+    async def review(settled: Settled, following: Callable[[], Any]) -> Any:
+        seen.append(code(settled.result))
+        return await following()
+
+    ctx.on(TOOLS_EXECUTE, wrapper)
+    ctx.on(TOOLS_POST_EXECUTE, review)
+    await tools.run(call(signal=token))
+
+    assert seen == ["ABORTED"]
+
+
+@aio
+async def test_a_wrapper_has_its_own_token_again_when_the_body_is_done() -> None:
+    ctx, tools = new_registry()
+    tools.register(tool())
+    mine = CancelToken()
+    after: list[CancelToken] = []
+
+    async def wrapper(execution: ToolExecution, following: Callable[[], Any]) -> Any:
+        execution.signal = mine
+        result = await following()
+        after.append(execution.signal)
+        return result
+
+    ctx.on(TOOLS_EXECUTE, wrapper)
+    await tools.run(call())
+
+    assert after == [mine]
 
 
 @aio

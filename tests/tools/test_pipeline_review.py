@@ -233,6 +233,8 @@ async def test_deferred_contexts_come_first_and_survive_failures() -> None:
 
     assert contexts(await tools.run(call("good"))) == ["deferred", "wrapper's", "review's"]
     assert contexts(await tools.run(call("bad"))) == ["deferred", "wrapper's", "review's"]
+    ctx.on(TOOLS_POST_EXECUTE, raising(RuntimeError("no review")), prepend=True)
+    assert contexts(await tools.run(call("good"))) == ["deferred", "wrapper's"]
 
 
 @aio
@@ -248,6 +250,10 @@ async def test_only_a_success_concludes_the_turn() -> None:
 
     assert (await tools.run(call("good"))).concludes_turn
     assert not (await tools.run(call("bad"))).concludes_turn
+    made = ToolSuccess(value="cached", content=(), concludes_turn=True)
+    with_wrapper = ctx.on(TOOLS_EXECUTE, answering(made))
+    assert (await tools.run(call("good"))).concludes_turn
+    await with_wrapper()
     ctx.on(TOOLS_POST_EXECUTE, answering(Block(feedback=[])))
     assert not (await tools.run(call("good"))).concludes_turn
 
