@@ -50,13 +50,23 @@ class Compaction(Protocol):
 
 
 class ToolResultPruner(Protocol):
-    """Cuts over-long tool results on the surface to their beginning and end."""
+    """Cuts over-long tool results on the surface to their beginning and end; where nothing else helps,
+    prompts of earlier turns too."""
 
-    def prune(self, session: Session, *, spare_from: int | None = None) -> int:
-        """Cut every result over the budget; answers how many were cut.
+    def prune(
+        self,
+        session: Session,
+        *,
+        spare_from: int | None = None,
+        share: float = 1.0,
+        prompts_before: int | None = None,
+    ) -> int:
+        """Cut every result over the budget; answers how many messages were cut.
 
         Args:
             spare_from: results with this seq or a later one stay whole: no request has carried them yet.
+            share: part of the configured budget that a message may have.
+            prompts_before: cut the messages of users with a lower seq as well.
         """
 
 

@@ -4,6 +4,7 @@ What happens by itself never ends a turn: the worst it comes to is a warning, an
 whole history (`spec/tools.md` §9).
 """
 
+from collections.abc import Callable
 from typing import cast
 from weakref import WeakKeyDictionary
 
@@ -18,8 +19,9 @@ from dsh.llm.failure import LlmError
 from dsh.llm.registry import LLM
 from dsh.llm.request import LlmCallConfig
 from dsh.plugins.compaction_basic.config import Policy
+from dsh.plugins.compaction_basic.explanation import explained
 from dsh.plugins.compaction_basic.instruction import checkpoint
-from dsh.plugins.compaction_basic.span import Span, choose, nodes_of, shorter
+from dsh.plugins.compaction_basic.span import Node, Span, choose, nodes_of, shorter, waiting_from
 from dsh.plugins.compaction_basic.summary import Call, Summarizer, Summary
 from dsh.plugins.compaction_basic.transaction import Transaction
 from dsh.plugins.compaction_basic.trigger import Pressed, Trigger, target_of
@@ -27,7 +29,9 @@ from dsh.session.estimate import log_price
 from dsh.session.log import Session
 from dsh.session.store import SESSIONS
 
-HALVINGS = 3
+SHARES = (1.0, 1 / 4, 1 / 16)
+"""What is cut without a reply to it may have this part of the pruner's budget, the first that is enough."""
+HALVINGS = 5
 """How often the part to be summarised is halved where the request for the summary is too large itself."""
 OVERFLOW = "CONTEXT_WINDOW_EXCEEDED"
 
@@ -43,19 +47,19 @@ class Job:
         target: LlmCallConfig,
         policy: Policy,
         retained: int = 0,
-        only_seen: bool = False,
+        turn_began: int | None = None,
         whole_surface: bool = True,
         command_id: str | None = None,
     ) -> None:
         """
         Args:
             retained: how many tokens of the history's end stay; the last node always does.
-            only_seen: leave what the model has not answered to.
+            turn_began: leave what waits for a reply in the turn that began at this seq.
             whole_surface: give up when anything of the surface changes meanwhile.
         """
         self.agent, self.session = agent, agent.session
         self.target, self.policy = target, policy
-        self.retained, self.only_seen, self.whole_surface = retained, only_seen, whole_surface
+        self.retained, self.turn_began, self.whole_surface = retained, turn_began, whole_surface
         self.command_id = command_id
         self.call = Call(signal, ScopeTarget(agent))
 
@@ -77,8 +81,7 @@ class Compactor:
             CompactionError: with its code; the history is as it was.
         """
         session = job.session
-        nodes = nodes_of(session, self._measure(session).nodes)
-        span = choose(nodes, job.retained, only_seen=job.only_seen)
+        span = choose(self._nodes(session), job.retained, turn_began=job.turn_began)
         if span is None or span.log_tokens <= _LEAST:
             return None
 
@@ -109,6 +112,9 @@ class Compactor:
     def _measure(self, session: Session) -> Measurement:
         return self._ctx.use(TOKEN_METER).measure(session)
 
+    def _nodes(self, session: Session) -> tuple[Node, ...]:
+        return nodes_of(session, self._measure(session).nodes)
+
     # -- before a step ---------------------------------------------------------------------------
 
     async def relieve(self, agent: Agent, signal: CancelToken, pressed: Pressed) -> None:
@@ -118,7 +124,9 @@ class Compactor:
             CompactionError: a summary failed.
         """
         session, (target, _, limits) = agent.session, pressed
-        self._prune(session, spare_unseen=True)
+        self._prune(session, spare_from=_replied(session))
+        # What waits for a reply stays whole where a summary of the rest is enough.
+        self._cut_waiting(session, lambda: self._waiting(session) < limits.window)
         failure: CompactionError | None = None
         try:
             await self._summarise_until_small(agent, signal, pressed)
@@ -126,8 +134,7 @@ class Compactor:
             failure = error
         if signal.cancelled:
             return
-        if self._trigger.total(session) >= limits.window:
-            self._prune(session, spare_unseen=False)
+        self._cut_waiting(session, lambda: self._trigger.total(session) < limits.window)
         total = self._trigger.total(session)
         if total >= limits.threshold:
             self._trigger.rest(session, limits)
@@ -147,62 +154,59 @@ class Compactor:
             if self._trigger.total(agent.session) < limits.threshold:
                 return
             retained = limits.retained // 2**attempt
-            if (
-                await self.compact(Job(agent, signal, target=target, policy=policy, retained=retained))
-                is None
-            ):
+            await self.compact(Job(agent, signal, target=target, policy=policy, retained=retained))
+
+    def _cut_waiting(self, session: Session, is_enough: Callable[[], bool]) -> None:
+        for share in SHARES:
+            if is_enough():
                 return
+            self._prune(session, share=share)
+
+    def _waiting(self, session: Session) -> int:
+        """What a request would take if everything were gone that the model has seen."""
+        nodes = self._nodes(session)
+        seen = nodes[: waiting_from(nodes, _turn_began(session))]
+        return self._trigger.total(session) - sum(node.tokens for node in seen)
 
     # -- after a request -------------------------------------------------------------------------
 
     async def recover(self, failed: RequestFailed) -> bool:
         """Make a history shorter whose request was too large; answers whether that came to anything.
 
-        Summaries are limited, cuts of tool results need no limit: what was cut is not cut again.
+        Summaries are limited, cuts need no limit: what was cut can be cut only so often again.
         """
-        session = failed.agent.session
-        before = session.replace_generation
-        await self._shorten(failed)
-        return session.replace_generation != before
-
-    async def _shorten(self, failed: RequestFailed) -> None:
-        session = failed.agent.session
-        target = target_of(session)
+        session, target = failed.agent.session, target_of(failed.agent.session)
         if target is None:
-            return
+            return False
+        is_shorter = await self._shorten(failed, target)
+        if not is_shorter and not failed.signal.cancelled:
+            size = self._measure(session)
+            self._trigger.warn(session, explained(size, nodes_of(session, size.nodes), session))
+        return is_shorter
+
+    async def _shorten(self, failed: RequestFailed, target: LlmCallConfig) -> bool:
+        """The gentlest first, and of what waits for a reply as little as may do."""
+        session, began = failed.agent.session, _turn_began(failed.agent.session)
         policy = self._trigger.config.for_model(target.provider, target.model)
+        self._trigger.refused(session, target)
         limits = self._trigger.limits(session, target, policy)
-        total = self._trigger.total(session)
-        pruned = self._prune(session, spare_unseen=True)
-        if pruned and limits is not None and self._trigger.total(session) < limits.threshold <= total:
-            return
+        is_shorter = self._prune(session, spare_from=_replied(session)) > 0
+        if is_shorter and limits is not None and self._trigger.total(session) < limits.threshold:
+            return True
         if self._take(failed, policy.max_overflow_retries):
-            job = Job(failed.agent, failed.signal, target=target, policy=policy, only_seen=True)
+            job = Job(failed.agent, failed.signal, target=target, policy=policy, turn_began=began)
             try:
-                done = await self._compact_or_prune(job)
+                is_shorter = await self.compact(job) is not None or is_shorter
             except CompactionError as error:
                 if failed.signal.cancelled:
-                    return
-                done = False
-                self._trigger.warn(session, f"a request was too large, and the history stays: {error}")
-            if done and (limits is None or self._trigger.total(session) < limits.window):
-                return
-        self._prune(session, spare_unseen=False)
-
-    async def _compact_or_prune(self, job: Job) -> bool:
-        """A summary of what the model has seen; else its unseen results cut; else a summary of all."""
-        if await self.compact(job) is not None:
-            return True
-        if self._prune(job.session, spare_unseen=False):
-            return True
-        job.only_seen = False
-        return await self.compact(job) is not None
+                    return is_shorter
+                self._trigger.warn(session, f"the history could not be made shorter: {error}")
+        return is_shorter or any(self._prune(session, share=share, prompts_before=began) for share in SHARES)
 
     def _take(self, failed: RequestFailed, limit: int) -> bool:
         """Count a summary; False when the turn has had all it may have since the model's last message."""
         session = failed.agent.session
-        replied = session.last("assistant/message")
-        since = failed.turn, None if replied is None else replied.seq
+        since = failed.turn, _replied(session)
         known, count = self._overflows.get(session, (since, 0))
         count = count if known == since else 0
         if count >= limit:
@@ -210,12 +214,18 @@ class Compactor:
         self._overflows[session] = since, count + 1
         return True
 
-    def _prune(self, session: Session, *, spare_unseen: bool) -> int:
+    def _prune(
+        self,
+        session: Session,
+        *,
+        spare_from: int | None = None,
+        share: float = 1.0,
+        prompts_before: int | None = None,
+    ) -> int:
         pruner = self._ctx.get(TOOL_RESULT_PRUNER)
         if pruner is None:
             return 0
-        replied = session.last("assistant/message") if spare_unseen else None
-        return pruner.prune(session, spare_from=None if replied is None else replied.seq)
+        return pruner.prune(session, spare_from=spare_from, share=share, prompts_before=prompts_before)
 
     # -- when asked ------------------------------------------------------------------------------
 
@@ -260,6 +270,17 @@ class Compactor:
                     code="persistence",
                 ) from error
         return done
+
+
+def _replied(session: Session) -> int | None:
+    """The seq of the model's last message."""
+    replied = session.last("assistant/message")
+    return None if replied is None else replied.seq
+
+
+def _turn_began(session: Session) -> int:
+    begun = session.last("turn/start")
+    return 0 if begun is None else begun.seq
 
 
 _LEAST = log_price(checkpoint((), {"compactionId": ""}))

@@ -61,19 +61,19 @@ def nodes_of(session: Session, priced: Sequence[PricedNode]) -> tuple[Node, ...]
     return tuple(out)
 
 
-def choose(nodes: Sequence[Node], retain_tokens: int, *, only_seen: bool = False) -> Span | None:
+def choose(nodes: Sequence[Node], retain_tokens: int, *, turn_began: int | None = None) -> Span | None:
     """The longest beginning that leaves the end of the history alone; None where there is none.
 
     Args:
         retain_tokens: how much of the end stays; at least the last node does.
-        only_seen: leave also what came after the model's last message, and its calls that were answered then.
+        turn_began: leave what waits for a reply in the turn that began at this seq as well.
     """
     cut, kept = len(nodes), 0
     while cut and (cut == len(nodes) or kept < retain_tokens):
         cut -= 1
         kept += nodes[cut].tokens
-    if only_seen:
-        cut = min(cut, _unseen_from(nodes))
+    if turn_began is not None:
+        cut = min(cut, waiting_from(nodes, turn_began))
     return beginning(nodes, cut)
 
 
@@ -106,11 +106,12 @@ def is_checkpoint(message: Message | None) -> bool:
     return source.get("kind") == "plugin" and source.get("plugin") == CHECKPOINT_PLUGIN
 
 
-def _unseen_from(nodes: Sequence[Node]) -> int:
-    """Where the nodes begin that no reply has followed yet."""
+def waiting_from(nodes: Sequence[Node], turn_began: int) -> int:
+    """The position from which on all nodes came in the turn that began at a seq, and no reply followed."""
     for position in range(len(nodes) - 1, -1, -1):
-        message = nodes[position].message
-        if message is not None and message["role"] == "assistant":
+        node = nodes[position]
+        is_reply = node.message is not None and node.message["role"] == "assistant"
+        if is_reply or node.seq < turn_began:
             return position + 1
     return 0
 

@@ -20,7 +20,7 @@ from dsh.kernel.foreign import contained
 from dsh.plugins.compaction_basic.instruction import checkpoint
 from dsh.plugins.compaction_basic.span import Span
 from dsh.plugins.compaction_basic.summary import Summary
-from dsh.session.error import SessionError
+from dsh.session.error import InvalidEvent
 from dsh.session.estimate import log_price
 from dsh.session.log import Session
 from dsh.session.message import Message
@@ -74,7 +74,8 @@ class Transaction:
                 raise CompactionError("the compaction was cancelled", code="cancelled") from None
             except CompactionError:
                 raise
-            except Exception as error:
+            except BaseException as raised:
+                error = contained(raised, "what asks for summaries")
                 raise CompactionError(f"no summary was made: {_told(error)}", code="summary") from error
             now = session.surface_nodes
             length = len(span.seqs)
@@ -91,24 +92,26 @@ class Transaction:
         session = self._session
         try:
             event = session.append("compaction/start", {**self._bracket, "turn": session.open_turn})
-        except SessionError as error:
+        except InvalidEvent as error:
             raise CompactionError(
                 f"session {session.id} is being compacted already",
                 code="busy",
                 hint="wait until that is over and ask again",
             ) from error
+        except Exception as error:
+            raise CompactionError(f"the log takes no compaction: {error}", code="commit") from error
         return event.seq
 
     @contextmanager
     def _closing(self) -> Iterator[None]:
-        """Close the bracket, with what failed where something did; it is given on."""
+        """Close the bracket, with what failed where something did; it is given on. A task that goes down
+        leaves it open, as a killed process does."""
         turn = self._session.open_turn
         try:
             yield
-        except BaseException as raised:
-            error = contained(raised, "the compaction")
+        except Exception as error:
             self._close({**self._bracket, "turn": turn, "error": _told(error.__cause__ or error)})
-            raise error  # noqa: B904 -- the same one, or made of it
+            raise
         self._close({**self._bracket, "turn": turn})
 
     def _close(self, data: JsonObject) -> None:

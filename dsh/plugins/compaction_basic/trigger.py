@@ -5,6 +5,7 @@ when it is needed for the first time.
 """
 
 import logging
+import sys
 from collections.abc import Callable
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -37,13 +38,14 @@ class Pressed(NamedTuple):
 class _Known:
     """What is remembered of one session."""
 
-    __slots__ = ("again_at", "last", "said")
+    __slots__ = ("again_at", "refused_at", "said")
 
     def __init__(self) -> None:
         self.again_at = 0
         """Below this total another attempt would come to what the last one came to: nothing."""
-        self.said: set[tuple[str, str, str]] = set()
-        self.last = ""
+        self.refused_at: dict[tuple[str, str], int] = {}
+        """The smallest total that each model found too large."""
+        self.said: set[tuple[str, ...]] = set()
 
 
 class Trigger:
@@ -65,20 +67,35 @@ class Trigger:
         limits = self.limits(session, target, policy)
         if limits is None:
             return None
-        total = self.total(session)
+        size = self._meter.measure(session)
+        total = size.total_tokens
         if total < limits.threshold:
             self._of(session).again_at = 0
+            return None
+        if size.head_tokens >= limits.threshold:
+            text = (
+                f"system text and tools alone take about {size.head_tokens} tokens, and the threshold of "
+                f"{limits.threshold} for model {target.provider}/{target.model} is not above that, so "
+                "nothing is compacted ahead"
+            )
+            self.warn_once(session, target, text, kind="head")
             return None
         return Pressed(target, policy, limits) if total >= self._of(session).again_at else None
 
     def limits(self, session: Session, target: LlmCallConfig, policy: Policy) -> Limits | None:
-        """What holds for a model; None, and one warning, where its window is unknown or too small."""
+        """What holds for a model; None, and one warning, where its window is unknown or too small.
+
+        A window is no larger than what the model has refused, by the same measure.
+        """
         where = f"model {target.provider}/{target.model}"
         try:
             window = self._llm.resolve_model_info(target.provider, target.model).context_window
         except LlmError as error:
             self.warn_once(session, target, f"{where} is not known, so nothing is compacted ahead: {error}")
             return None
+        refused_at = self._of(session).refused_at.get((target.provider, target.model))
+        if refused_at is not None:
+            window = refused_at if window is None else min(window, refused_at)
         if window is None:
             self.warn_once(
                 session, target, f"the context window of {where} is not known, so nothing is compacted ahead"
@@ -104,20 +121,24 @@ class Trigger:
         room = max(limits.window - limits.threshold, 4)
         self._of(session).again_at = self.total(session) + room // 4
 
+    def refused(self, session: Session, target: LlmCallConfig) -> None:
+        """The model has found the session's request too large."""
+        known, key = self._of(session).refused_at, (target.provider, target.model)
+        known[key] = min(self.total(session), known.get(key, sys.maxsize))
+
     def warn(self, session: Session, text: str) -> None:
-        """Tell people of something that did not end the turn; not the very same thing twice in a row."""
-        known = self._of(session)
-        if known.last == text:
-            return
-        known.last = text
-        self._logger().warning("session %s: %s", session.id, text)
+        """Tell people of something that did not end the turn, once for each session."""
+        self._tell(session, (text,), text)
 
     def warn_once(self, session: Session, target: LlmCallConfig, text: str, kind: str = "limits") -> None:
-        """The same, once for a session and model and kind of message."""
-        said, key = self._of(session).said, (target.provider, target.model, kind)
+        """The same, once for a session and model and kind of message, whatever figures are in it."""
+        self._tell(session, (target.provider, target.model, kind), text)
+
+    def _tell(self, session: Session, key: tuple[str, ...], text: str) -> None:
+        said = self._of(session).said
         if key not in said:
             said.add(key)
-            self.warn(session, text)
+            self._logger().warning("session %s: %s", session.id, text)
 
     def _of(self, session: Session) -> _Known:
         return self._known.setdefault(session, _Known())

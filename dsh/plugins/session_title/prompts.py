@@ -18,7 +18,7 @@ class Prompts:
         start, prompts = self._known.get(session, (0, []))
         for event in session.select("user/message", start=start):
             text = visible_text(event.data)
-            if text is not None:
+            if text is not None and event.surface == "append":  # a prompt that was cut is no new one
                 prompts.append(TitlePrompt(event.seq, text))
         self._known[session] = session.length, prompts
         return prompts

@@ -82,7 +82,11 @@ class TitleService(Service):
         event = appended.event
         if event.type == REQUEST_HEADER:
             self.route_known(appended.session)
-        elif event.type == "user/message" and visible_text(event.data) is not None:
+        elif (
+            event.type == "user/message"
+            and event.surface == "append"
+            and visible_text(event.data) is not None
+        ):
             self._prompted(appended.session)
 
     def _prompted(self, session: Session) -> None:

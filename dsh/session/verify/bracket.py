@@ -105,13 +105,13 @@ class Compactions:
 
     def _check_replacement(self, event: SessionEvent, shadowed: list[int]) -> None:
         """What takes other events' place is priced by the event before it, which names them too."""
-        if event.type == "tool/result":
-            wanted = "compaction/prune"
-        elif event.type == "user/message" and event.data["source"].get("plugin") == "compact":
+        meter = self._lookup(event.seq - 1) if event.seq else None
+        if event.type == "user/message" and event.data["source"].get("plugin") == "compact":
             wanted = "compaction/summary"
+        elif event.type == "tool/result" or (meter is not None and meter.type == "compaction/prune"):
+            wanted = "compaction/prune"
         else:
             return  # instructions and the like that are brought up to date in their place
-        meter = self._lookup(event.seq - 1) if event.seq else None
         if meter is None or meter.type != wanted:
             said = f"{event.type} replaces others, and no {wanted} stands right before it"
             self._findings.warning("REPLACEMENT_UNPRICED", event.seq, said)

@@ -15,8 +15,8 @@ from dsh.testing.mock_server.behaviour import BEHAVIOURS, RANDOM_WEIGHTS
 from dsh.testing.mock_server.connection import Connection, Counter
 from dsh.testing.mock_server.reply import MockOptions, Outcome, Plan, error_plan, scripted
 
-Entry: TypeAlias = str | Mapping[str, Any]
-"""A behaviour's name, or a free-form reply."""
+Entry: TypeAlias = str | Mapping[str, Any] | Callable[[Any], Mapping[str, Any]]
+"""A behaviour's name, a free-form reply, or what makes one of a request's decoded body."""
 MAX_HEAD_BYTES = 1024 * 1024
 MAX_SEED = 2**32 - 1
 MAX_PORT = 65_535
@@ -29,7 +29,7 @@ class RecordedRequest(msgspec.Struct, rename="camel", kw_only=True):
     attempt: int
     """1-based."""
     script_behavior: str
-    """The entry of the script; `scripted` for a free-form reply."""
+    """The entry of the script; `scripted` for a free-form reply, made or given."""
     behavior: str
     """What was played: the choice, where the entry was `random`."""
     path: str
@@ -49,6 +49,8 @@ class RecordedRequest(msgspec.Struct, rename="camel", kw_only=True):
 def _check_entry(entry: object) -> None:
     if isinstance(entry, Mapping):
         scripted(entry)
+    elif callable(entry):
+        return
     elif entry != "random" and entry not in BEHAVIOURS:
         raise ValueError(f"unknown behaviour {entry!r}; known: random, {', '.join(BEHAVIOURS)}")
 
@@ -255,7 +257,7 @@ class MockModelServer:
                 name = self._random.choices(list(self._weights), list(self._weights.values()))[0]
             plan = BEHAVIOURS[name](self.options)
         else:
-            plan = scripted(entry)
+            plan = scripted(entry(json.loads(body)) if callable(entry) else entry)
         headers_out = {"x-request-id": self.options.request_id, **plan.headers}
         record = RecordedRequest(
             attempt=len(self.requests) + 1,

@@ -14,6 +14,7 @@ from dsh.llm.adapter import EffortInfo, LlmAdapter, ModelInfo, ReasoningInfo, Re
 from dsh.llm.request import LlmRequest
 from dsh.plugins import compaction_basic, token_meter, tool_result_pruner
 from dsh.session.chunk import BlockEnd, BlockStart, Chunk, Finish, TextDelta, UsageChunk
+from dsh.session.estimate import log_price
 from dsh.session.log import Session
 from tests.agent.kit import Item, Loop, Reply, loop, text
 
@@ -28,9 +29,12 @@ class TaskModel(LlmAdapter):
         self.replies: list[Reply] = list(replies) or [text("done")]
         self.summaries: list[Reply] = [text(GIST)]
         self.window, self.effort = window, effort
+        self.limit: int | None = None
+        """The log price from which on it refuses a request, whatever it says of its window."""
         self.requests: list[LlmRequest] = []
         self.asked: list[LlmRequest] = []
         """The requests for summaries."""
+        self.refused = 0
 
     def resolve_model(self, provider: str, model: str) -> ModelInfo:
         efforts = ReasoningInfo((EffortInfo("off", "Off"), EffortInfo("high", "High")), "high")
@@ -49,6 +53,11 @@ class TaskModel(LlmAdapter):
     async def stream(self, request: LlmRequest) -> AsyncIterator[Chunk]:
         is_summary = request.purpose == "compaction"
         script, seen = (self.summaries, self.asked) if is_summary else (self.replies, self.requests)
+        if self.limit is not None and sum(map(log_price, request.messages)) >= self.limit:
+            self.refused += 1
+            failure = {"message": "too long", "code": "CONTEXT_WINDOW_EXCEEDED"}
+            yield Finish({"kind": "error", "failure": failure})
+            return
         seen.append(request)
         for item in script[min(len(seen), len(script)) - 1]:
             if callable(item):

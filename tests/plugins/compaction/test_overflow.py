@@ -3,6 +3,7 @@
 import pytest
 
 from dsh.session.value import json_equal
+from dsh.session.verify.log import verify
 from tests.agent.kit import Reply, calls, data_of, ends, failed, text, texts_of, types
 from tests.aio import aio
 from tests.plugins.compaction.kit import (
@@ -75,7 +76,7 @@ async def test_the_budget_is_new_after_a_reply() -> None:
     replies = [text(long(100)), TOO_LARGE, text(long(400)), TOO_LARGE, text("end")]
     async with compacting(*replies, window=100_000) as c:
         agent = await c.agent()
-        await c.talk(agent, long(200), "go on", "and on")
+        await c.talk(agent, long(1500), "go on", "and on")
 
         assert len(c.model.asked) == 2
         assert ends(agent.session)[-1]["kind"] == "completed"
@@ -110,7 +111,7 @@ async def test_a_cut_that_lands_is_enough_for_a_retry_though_the_summary_failed(
         c.model.summaries = [failed("AUTH", "boom")]
         agent = await c.agent()
         with warnings_of(caplog) as warnings:
-            await c.talk(agent, "work", "go on")
+            await c.talk(agent, long(3000), "go on")
 
         assert rows_of(agent.session, "compaction/") == [
             *("compaction/prune", "compaction/start", "compaction/end")
@@ -226,3 +227,78 @@ async def test_an_interrupted_call_in_the_history_does_not_block() -> None:
 
         assert surface(agent.session) == ["checkpoint", "go on", "end"]
         assert all(is_paired(request.messages) for request in (*c.model.requests, *c.model.asked))
+
+
+@pytest.mark.parametrize("window", [None, 100_000])
+@aio
+async def test_a_refusal_shows_the_window_so_that_the_next_one_is_not_met(window: int | None) -> None:
+    """The meter thought that it fits, or nobody knows the window: from then on compaction is ahead."""
+    replies = [calls((f"c{n}", "note", "{}")) for n in range(20)]
+    async with compacting(*replies, text("end"), window=window) as c:
+        note(c, 200)
+        c.model.limit = 2000
+        agent = await c.agent()
+        await c.talk(agent, "work")
+
+        assert ends(agent.session)[-1]["kind"] == "completed"
+        assert c.model.refused <= 2
+        assert len(c.model.asked) >= 3
+
+
+@aio
+async def test_a_batch_of_results_of_middle_length_is_cut_further_until_it_is_taken() -> None:
+    batch = calls(*((f"c{n}", "note", "{}") for n in range(8)))
+    pruner = {"thresholdChars": 4000, "headChars": 2000, "tailChars": 500}
+    async with compacting(batch, text("end"), window=100_000, pruner=pruner) as c:
+        note(c, 500)
+        c.model.limit = 1200
+        agent = await c.agent()
+        await c.talk(agent, "work")
+
+        assert ends(agent.session)[-1]["kind"] == "completed"
+        assert texts_of(c.model.requests[-1])[-1].count("taken out to save room") == 1
+        assert c.model.refused == 2  # all of it, and a quarter of the budget each: 8 x (500 + 125 + 62) / 4
+        assert all(is_paired(request.messages) for request in c.model.requests)
+
+
+@aio
+async def test_a_prompt_that_is_too_large_ends_the_turn_and_a_person_is_told_why(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with compacting(text("end"), window=100_000, pruner=PRUNER) as c:
+        c.model.limit = 2000
+        agent = await c.agent()
+        with warnings_of(caplog) as warnings:
+            await c.talk(agent, long(3000))
+
+        assert ends(agent.session)[-1]["error"]["code"] == "CONTEXT_WINDOW_EXCEEDED"
+        assert (c.model.refused, rows_of(agent.session, "compaction/")) == (1, [])
+        [told] = warnings()
+        assert "are one prompt (event" in told
+        assert "shorten it, or take a model with a larger window" in told
+
+
+@aio
+async def test_a_prompt_that_was_too_large_is_not_in_the_way_of_the_next() -> None:
+    async with compacting(text("end"), window=100_000, pruner=PRUNER) as c:
+        c.model.limit = 2000
+        agent = await c.agent()
+        await c.talk(agent, long(3000), "something smaller")
+
+        assert [end["kind"] for end in ends(agent.session)] == ["error", "completed"]
+        first, second = texts_of(c.model.requests[-1])
+        assert "The middle of this message was taken out" in first
+        assert second == "user: something smaller"
+        assert list(verify(agent.session).findings) == []
+
+
+@aio
+async def test_without_a_pruner_the_turn_ends_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    async with compacting(text("end"), window=100_000) as c:
+        c.model.limit = 2000
+        agent = await c.agent()
+        with warnings_of(caplog) as warnings:
+            await c.talk(agent, long(3000), "a", "b")
+
+        assert [end["kind"] for end in ends(agent.session)] == ["error"] * 3
+        assert warnings()

@@ -2,6 +2,7 @@
 
 import pytest
 
+from dsh.agent.prompt import SYSTEM_PROMPT
 from dsh.session.chunk import Finish
 from dsh.session.estimate import log_price
 from dsh.session.message import text_of
@@ -116,6 +117,61 @@ async def test_that_nothing_can_be_compacted_is_told_once(caplog: pytest.LogCapt
 
         assert rows_of(agent.session, "compaction/") == []
         assert len([w for w in warnings() if "nothing more can be compacted" in w]) == 1
+
+
+@aio
+async def test_system_text_and_tools_that_fill_the_window_are_told_once_and_cost_no_summaries(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    replies = [*(calls((f"c{n}", "note", "{}")) for n in range(8)), text("end")]
+    async with compacting(*replies, window=2000) as c:
+
+        async def note(arguments: object, run: object) -> str:
+            return long(100)
+
+        c.loop.tool("note", note)
+        c.loop.ctx.use(SYSTEM_PROMPT).section("rules", 1, lambda _: long(1500))
+        agent = await c.agent()
+        with warnings_of(caplog) as warnings:
+            await c.talk(agent, "work", "and on")
+
+        assert c.model.asked == []
+        [told] = warnings()
+        assert "system text and tools alone take about" in told
+
+
+@aio
+async def test_one_large_message_at_the_edge_of_what_stays_is_summarised_in_the_second_attempt() -> None:
+    """With it more would stay than is meant to: what is to stay is halved before it is given up."""
+    replies = [calls(("c1", "note", "{}")), text("end")]
+    async with compacting(*replies, config={"retainTokens": 400}) as c:
+
+        async def note(arguments: object, run: object) -> str:
+            return long(250)
+
+        c.loop.tool("note", note)
+        agent = await c.agent()
+        await c.talk(agent, long(1100))
+
+        assert surface(agent.session) == ["checkpoint", "call c1", "result c1", "end"]
+
+
+@aio
+async def test_a_result_that_the_window_does_not_hold_is_cut_before_anything_is_summarised() -> None:
+    """No summary of the rest would help, so none is asked for."""
+    replies = [text("one"), calls(("c1", "note", "{}")), text("end")]
+    pruner = {"thresholdChars": 800, "headChars": 400, "tailChars": 200}
+    async with compacting(*replies, pruner=pruner) as c:
+
+        async def note(arguments: object, run: object) -> str:
+            return long(3000)
+
+        c.loop.tool("note", note)
+        agent = await c.agent()
+        await c.talk(agent, long(300), "work")
+
+        assert (c.model.asked, rows_of(agent.session, "compaction/")) == ([], ["compaction/prune"])
+        assert surface(agent.session)[0].startswith("lorem")
 
 
 @aio

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,12 +35,17 @@ def history(units: list[Unit], ids: str = "unique") -> list[Node]:
 units = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 2)), max_size=12)
 
 
-@given(units=units, retain=st.integers(0, 600), ids=st.sampled_from(["unique", "same"]), seen=st.booleans())
+@given(
+    units=units,
+    retain=st.integers(0, 600),
+    ids=st.sampled_from(["unique", "same"]),
+    began=st.none() | st.integers(50, 110),
+)
 def test_no_cut_separates_a_call_from_its_result(
-    units: list[Unit], retain: int, ids: str, seen: bool
+    units: list[Unit], retain: int, ids: str, began: int | None
 ) -> None:
     nodes = history(units, ids)
-    span = choose(nodes, retain, only_seen=seen)
+    span = choose(nodes, retain, turn_began=began)
     if span is None:
         return
     kept = nodes[len(span.nodes) :]
@@ -110,11 +116,29 @@ def test_a_batch_with_its_middle_result_lost_is_not_split() -> None:
         assert span is not None and len(span.nodes) == 1
 
 
-def test_what_no_reply_has_followed_is_left_alone_when_asked_so() -> None:
-    nodes = history([(0, 0, 2)])
+def renumbered(nodes: list[Node], *seqs: int) -> list[Node]:
+    return [msgspec.structs.replace(node, seq=seq) for node, seq in zip(nodes, seqs, strict=True)]
 
-    assert choose(nodes, 0, only_seen=True) == beginning(nodes, 2)
+
+def test_what_waits_for_a_reply_in_the_open_turn_is_left_alone() -> None:
+    nodes = renumbered(history([(0, 0, 2)]), 1, 2, 10, 12)
+
+    assert choose(nodes, 0, turn_began=9) == beginning(nodes, 2)
     assert choose(nodes, 0) == beginning(nodes, 3)
+
+
+def test_what_a_turn_without_a_reply_left_behind_may_go() -> None:
+    """Else a prompt that never was answered would be in the way for ever."""
+    nodes = renumbered(history([(0, 0, 2)]), 1, 2, 5, 12)
+
+    assert choose(nodes, 0, turn_began=9) == beginning(nodes, 3)
+
+
+def test_a_summary_of_the_open_turn_is_no_part_of_what_waits() -> None:
+    """Its seq is of the turn, its place is before all that came after."""
+    nodes = renumbered(history([(0, 0, 0), (0, 0, 1)]), 20, 3, 4, 12)
+
+    assert choose(nodes, 0, turn_began=9) == beginning(nodes, 3)
 
 
 def test_a_checkpoint_alone_is_nothing_and_with_others_it_is_folded_in() -> None:
