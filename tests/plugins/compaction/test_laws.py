@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dsh.capabilities.compaction import CompactionError
@@ -77,9 +77,11 @@ ENDS: dict[str, BaseException | None] = {
 
 
 @settings(deadline=None)
+@example(moves=[], retain=0, words=1, meanwhile="a message joins", end="a summary", whole=True)
+@example(moves=[], retain=0, words=1, meanwhile="a message joins", end="a summary", whole=False)
 @given(
     moves=plays,
-    retain=st.integers(0, 300),
+    retain=st.integers(0, 120),
     words=st.integers(1, 20),
     meanwhile=st.sampled_from(list(MEANWHILE)),
     end=st.just("a summary") | st.sampled_from(list(ENDS)),
