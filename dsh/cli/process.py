@@ -79,6 +79,7 @@ class Watchdog:
         for number in EXIT_CODES:
             signal.signal(number, _give_way)
         signal.set_wakeup_fd(self._poke.fileno(), warn_on_full_buffer=False)
+        os.register_at_fork(after_in_child=_let_go)
         self._thread.start()
         return self
 
@@ -190,6 +191,13 @@ class Watchdog:
                 self.before_end()
         finally:
             self._end(code)
+
+
+def _let_go() -> None:
+    """In a copy of this process that a plugin has made: its signals are its own, and none of ours."""
+    signal.set_wakeup_fd(-1)
+    for number in EXIT_CODES:
+        signal.signal(number, signal.SIG_DFL)
 
 
 def _give_way(number: int, frame: FrameType | None) -> None:

@@ -9,6 +9,9 @@ import asyncio
 from dsh.errors import DshError, KernelError
 from dsh.kernel.task import KeptTask
 
+MAX_MEMBERS = 5
+"""How many errors of a group are told."""
+
 
 def contained(error: BaseException, who: str) -> Exception:
     """What `who` raised, as a failure for ordinary handlers. Call it where a `BaseException` is caught.
@@ -37,8 +40,11 @@ def told(error: BaseException) -> str:
 
 
 def text_of(error: BaseException) -> str:
-    """The text of an error, whatever its `__str__` does."""
+    """The text of an error, of a group its members' too, whatever its `__str__` does."""
     try:
+        if isinstance(error, BaseExceptionGroup):
+            members = (text_of(one) or type(one).__name__ for one in error.exceptions[:MAX_MEMBERS])
+            return f"{error.message} [{'; '.join(members)}]"
         return str(error)
     except BaseException as failure:
         return f"its text cannot be had ({type(failure).__name__})"

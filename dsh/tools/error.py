@@ -17,7 +17,7 @@ class ToolNotFoundError(ToolError):
     """The caller sees no tool of that name."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f'unknown tool "{name}"', code="UNKNOWN_TOOL")
+        super().__init__(f'unknown tool "{name:.200}"', code="UNKNOWN_TOOL")
 
 
 class ToolArgsError(ToolError):

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from dsh.errors import DshError
+from dsh.kernel.foreign import text_of
 from dsh.session.error import JsonError
 from dsh.session.message import Message
 from dsh.session.value import freeze
@@ -16,15 +17,19 @@ from dsh.tools.foreign import called
 from dsh.tools.schema import validate
 from dsh.unicode import valid
 
+LONGEST = 16_384
+"""How many characters of an error's message the model gets; a tool's output is its value, not its error."""
 EMPTY_FEEDBACK = "the result of this call was blocked without a reason"
 
 
 def error_text(error: BaseException) -> str:
     """The message of an exception, whatever its `__str__` does; its class name where it has none."""
     try:
-        return valid(str(error)) or type(error).__name__
+        text = text_of(error) if isinstance(error, BaseExceptionGroup) else str(error)
+        text = valid(text) or type(error).__name__
     except BaseException:
         return type(error).__name__
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} … ({len(text)} characters)"
 
 
 def failure_of(error: BaseException) -> ToolFailure:
