@@ -13,7 +13,7 @@ import msgspec
 from dsh.capabilities.bounds import TimerMs
 from dsh.kernel import CancelToken, Context
 from dsh.kernel.task import KeptTask, retrieve
-from dsh.tools.error import ToolError, ToolTimeoutError
+from dsh.tools.error import ToolTimeoutError
 from dsh.tools.event import TOOLS_EXECUTE
 from dsh.tools.execution import ToolExecution, ToolResult
 from dsh.tools.leftover import leave_with
@@ -87,8 +87,6 @@ class Bounded:
             return outcome_unknown(
                 f"the call did not end within {grace_ms:g}ms after its deadline of {limit_ms:g}ms"
             )
-        if task.cancelled():
-            raise ToolError(f"tool {execution.name} cancelled its own task")
         result: ToolResult = task.result()
         return failure_of(ToolTimeoutError(limit_ms)) if bound.reason is deadline else result
 

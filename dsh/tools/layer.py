@@ -2,12 +2,20 @@
 
 from collections.abc import Callable
 
+from dsh.kernel import Context
 from dsh.kernel.layer import Contributions, Layers, outward
 from dsh.tools.definition import ToolDefinition
 from dsh.tools.error import ToolRegistrationError
 from dsh.tools.execution import ToolExecution
 
 Guard = Callable[[ToolExecution], str | None]
+
+
+class Registered(ToolDefinition, frozen=True, kw_only=True, eq=False):
+    """A definition as the registry holds it."""
+
+    owner: Context
+    """What it was registered through, and goes with."""
 
 
 class Restriction:
@@ -26,7 +34,7 @@ class ToolLayers:
     """What was registered with one registry, in the layers of the scopes it was registered through."""
 
     def __init__(self) -> None:
-        self.tools: Layers[ToolDefinition] = Layers(_duplicate)
+        self.tools: Layers[Registered] = Layers(_duplicate)
         self.restrictions: Contributions[Restriction] = Contributions()
         self.guards: Contributions[Guard] = Contributions()
 
@@ -34,7 +42,7 @@ class ToolLayers:
         """How many layers hold anything, counted for each kind."""
         return len(self.tools) + len(self.restrictions) + len(self.guards)
 
-    def find(self, name: str, scope: object | None) -> ToolDefinition | None:
+    def find(self, name: str, scope: object | None) -> Registered | None:
         """The tool of that name as this scope sees it.
 
         A restriction masks what its scope inherits, also for the scopes inside; never the scope's own.
@@ -46,7 +54,7 @@ class ToolLayers:
                 return None
         return None
 
-    def visible(self, scope: object | None) -> dict[str, ToolDefinition]:
+    def visible(self, scope: object | None) -> dict[str, Registered]:
         """Every tool this scope sees, sorted by name."""
         found = ((name, self.find(name, scope)) for name in sorted(self.tools.view(scope)))
         return {name: definition for name, definition in found if definition is not None}

@@ -36,7 +36,7 @@ from dsh.tools.event import (
 )
 from dsh.tools.execution import ToolCall, ToolExecution, ToolFailure, ToolResult, ToolSuccess
 from dsh.tools.foreign import called, exit_of
-from dsh.tools.layer import Guard
+from dsh.tools.layer import Guard, Registered
 from dsh.tools.outcome import aborted, blocked, checked_failure, failure_of, success_of
 from dsh.tools.running import Running
 
@@ -54,11 +54,9 @@ class Tools(Protocol):
 
     owner_ctx: Context
 
-    def get(self, name: str, scope: object | None = None) -> ToolDefinition | None: ...
+    def get(self, name: str, scope: object | None = None) -> Registered | None: ...
 
     def guards(self, scope: object | None = None) -> list[Guard]: ...
-
-    def running(self, definition: ToolDefinition) -> Running: ...
 
 
 class Invocation:
@@ -194,7 +192,7 @@ class Invocation:
         execution.signal = fused
         try:
             definition = self._definition()
-            with self._tools.running(definition) as execution.body:
+            with Running(definition.owner, definition.name) as execution.body:
                 value = await _contained(_run(definition, execution), f'tool "{definition.name}"')
             result: ToolResult = success_of(definition, execution, value)
             if _is_cancelled(fused):
@@ -273,7 +271,7 @@ class Invocation:
         except Exception as error:
             return failure_of(error)
 
-    def _definition(self) -> ToolDefinition:
+    def _definition(self) -> Registered:
         definition = self._tools.get(self._call.name, self._call.agent)
         if definition is None:
             raise ToolNotFoundError(self._call.name)

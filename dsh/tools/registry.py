@@ -22,9 +22,8 @@ from dsh.tools.error import ToolRegistrationError
 from dsh.tools.event import TOOLS_CHANGE, ToolsChanged
 from dsh.tools.execution import ToolCall, ToolResult
 from dsh.tools.foreign import called
-from dsh.tools.layer import Guard, Restriction, ToolLayers
+from dsh.tools.layer import Guard, Registered, Restriction, ToolLayers
 from dsh.tools.pipeline import Invocation
-from dsh.tools.running import Running
 from dsh.tools.schema import check_schema
 
 if TYPE_CHECKING:
@@ -42,8 +41,6 @@ class ToolRegistry(Service):
 
     def __init__(self, ctx: Context) -> None:
         self._layers = ToolLayers()
-        self._owners: dict[int, Context] = {}
-        """Who registered each definition, by its identity."""
         super().__init__(ctx)
 
     # -- registration ----------------------------------------------------------------------------
@@ -56,19 +53,11 @@ class ToolRegistry(Service):
                 (RESERVED_TOOL) or taken in this very layer (DUPLICATE_TOOL).
             JsonSchemaError: its output schema leaves the subset.
         """
-        checked, owner = _checked(definition), self.ctx
-
-        def add(scope: object | None) -> Undo:
-            take_out = self._layers.tools.insert(scope, checked.name, checked)
-            self._owners[id(checked)] = owner
-
-            def remove() -> None:
-                take_out()
-                del self._owners[id(checked)]
-
-            return remove
-
-        return self._change(add, f'tools.register("{checked.name}")')
+        checked = _checked(definition, self.ctx)
+        return self._change(
+            lambda scope: self._layers.tools.insert(scope, checked.name, checked),
+            f'tools.register("{checked.name}")',
+        )
 
     def restrict(self, *, allow: Iterable[str] | None = None, deny: Iterable[str] | None = None) -> Effect:
         """Hide inherited tools from the caller's scope and those inside; the scope's own stay visible.
@@ -128,7 +117,7 @@ class ToolRegistry(Service):
 
     # -- look-up ---------------------------------------------------------------------------------
 
-    def get(self, name: str, scope: object | None = None) -> ToolDefinition | None:
+    def get(self, name: str, scope: object | None = None) -> Registered | None:
         """The tool of that name as `scope` (an agent) sees it; without a scope, the global one."""
         return self._layers.find(name, scope)
 
@@ -191,10 +180,6 @@ class ToolRegistry(Service):
         """Take a call up; its stages are the caller's to drive."""
         return Invocation(self, call)
 
-    def running(self, definition: ToolDefinition) -> Running:
-        """A body of this tool runs: until it ends, no edit of the composition restarts what it stands on."""
-        return Running(self._owners[id(definition)], definition.name)
-
     async def run(self, call: ToolCall) -> ToolResult:
         """Take a call through all stages."""
         invocation = self.begin(call)
@@ -213,7 +198,7 @@ def _touched(definition: ToolDefinition, call: ToolCall) -> Resources | None:
     return Resources() if safe is not None and safe(call.arguments) is True else None
 
 
-def _checked(found: Any) -> ToolDefinition:
+def _checked(found: Any, owner: Context) -> Registered:
     """The definition with its schemas checked and frozen. Nothing is believed of what plugins hand in."""
 
     def refuse(problem: str, code: str = "INVALID_TOOL") -> DshError:
@@ -249,6 +234,6 @@ def _checked(found: Any) -> ToolDefinition:
         raise refuse(str(error)) from None
     if not isinstance(parameters, dict):
         raise refuse("parameters must be a JSON Schema object")
-    return msgspec.structs.replace(
-        found, parameters=parameters, output=msgspec.structs.replace(found.output, schema=schema)
-    )
+    fields = {name: getattr(found, name) for name in ToolDefinition.__struct_fields__}
+    fields |= {"parameters": parameters, "output": msgspec.structs.replace(found.output, schema=schema)}
+    return Registered(**fields, owner=owner)

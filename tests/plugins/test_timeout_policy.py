@@ -113,6 +113,12 @@ async def test_a_call_in_time_is_left_alone_and_its_token_is_restored() -> None:
         inside.append(execution.signal)
         return "done"
 
+    async def around(execution: ToolExecution, following: Callable[[], Any]) -> Any:
+        result = await following()
+        assert execution.signal is token
+        return result
+
+    ctx.on(TOOLS_EXECUTE, around, prepend=True)
     tools.register(tool("t", quick, timeout_ms=60_000))
     invocation = tools.begin(call(signal=token))
     await invocation.prepare()
@@ -137,8 +143,9 @@ async def test_the_callers_cancellation_is_no_timeout() -> None:
     await ctx.dispose()
 
 
+@pytest.mark.parametrize("outside", [False, True])
 @aio
-async def test_a_deadline_of_somebody_else_is_no_timeout_of_ours() -> None:
+async def test_a_deadline_of_somebody_else_is_no_timeout_of_ours(outside: bool) -> None:
     ctx, tools = await mounted()
     tools.register(tool("t", until_cancelled, timeout_ms=2_000))
 
@@ -151,7 +158,7 @@ async def test_a_deadline_of_somebody_else_is_no_timeout_of_ours() -> None:
         finally:
             execution.signal = outer
 
-    ctx.on(TOOLS_EXECUTE, foreign)
+    ctx.on(TOOLS_EXECUTE, foreign, prepend=outside)
 
     assert code(await tools.run(call())) == "ABORTED"
     await ctx.dispose()

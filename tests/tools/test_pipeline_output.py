@@ -43,7 +43,7 @@ class Coded(DshError):
         (Coded("x", code=3), "x", None),  # type: ignore[arg-type]
         (Coded("x", code=Codes.NOPE), "x", {"name": "Coded", "code": "NOPE"}),
         (ValueError("half \ud800"), "half \ufffd", None),
-        (ExceptionGroup("many", [ValueError("a")]), "many (1 sub-exception)", None),
+        (ExceptionGroup("many", [ValueError("a")]), "many [a]", None),
     ],
 )
 @aio
@@ -179,4 +179,7 @@ async def test_lone_surrogates_in_output_become_replacement_characters() -> None
     _, tools = new_registry()
     tools.register(tool("t", body(lambda _: "a\ud800b")))
 
+    tools.register(tool("meta", output=ToolOutput({}, lambda a, v: "", lambda a, v: {"m": "a\ud800b"})))
+
     assert text(await tools.run(call())) == "a\ufffdb"
+    assert (await tools.run(call("meta"))).meta == {"m": "a\ufffdb"}
