@@ -180,7 +180,7 @@ def steps(base_url: str) -> list[Row]:
     flat = "at most 1.1 times"
     return [
         Row(
-            "in process: a step, a tool call in each; those after 900 steps against the first 100",
+            "in process: a step in a session of 1,000 steps; against one in a new session",
             flat,
             f"{found['step_us'] / 1000:.1f} ms, {found['step_growth']:.2f} times",
             "",

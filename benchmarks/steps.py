@@ -14,7 +14,6 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -47,23 +46,22 @@ from dsh.plugins import (
 from dsh.session.chunk import BlockEnd, BlockStart, Chunk, Finish, TextDelta, ToolCallDelta, UsageChunk
 from dsh.session.log import Session
 from dsh.session.message import user_message
-from dsh.session.store import SESSION_EVENT, Appended
 from dsh.session.value import encode
 from dsh.tools.definition import TEXT_OUTPUT
 from dsh.tools.registry import TOOLS
 from dsh.tools.typed import typed_tool
 
-STEPS, EDGE = 1_000, 100
+STEPS, ROUNDS = 1_000, 60
 AGENTS_AT_ONCE, STEPS_OF_EACH = 200, 5
 WORDS = "The next file of the list holds what was asked for. " * 4
 OUTPUT = "total 48\n" + "-rw-r--r-- 1 me me 1234 Jan  1 00:00 file.txt\n" * 20
 
 
 class Script(LlmAdapter):
-    """Asks for one call a step, so many times in each session, and then says that it is done."""
+    """Asks for one call a step: in the first turn of a session as often as its model says (`calls-N`), then
+    once in each turn."""
 
-    def __init__(self, steps: int) -> None:
-        self._steps = steps
+    def __init__(self) -> None:
         self._asked: dict[str | None, int] = {}
 
     def resolve_model(self, provider: str, model: str) -> ModelInfo:
@@ -71,17 +69,19 @@ class Script(LlmAdapter):
 
     async def stream(self, request: LlmRequest) -> AsyncIterator[Chunk]:
         step = self._asked[request.session_id] = self._asked.get(request.session_id, 0) + 1
+        later = step - 1 - int(request.config.model.partition("-")[2])
+        asks = later < 0 or later % 2 == 1
         yield BlockStart(0, "text")
         yield TextDelta(0, WORDS)
         yield BlockEnd(0, {"type": "text", "text": WORDS})
-        if step < self._steps:
+        if asks:
             call_id, raw = f"call-{step}", f'{{"path":"file-{step}.txt"}}'
             call = {"type": "tool-call", "id": call_id, "name": "look", "arguments": raw}
             yield BlockStart(1, "tool-call")
             yield ToolCallDelta(1, call_id, "look", raw)
             yield BlockEnd(1, call)
         yield UsageChunk({"inputTokens": 100 * step, "outputTokens": 60})
-        yield Finish({"kind": "tool-calls" if step < self._steps else "stop"})
+        yield Finish({"kind": "tool-calls" if asks else "stop"})
 
 
 @asynccontextmanager
@@ -132,26 +132,29 @@ async def made(ctx: Context, provider: str, model: str) -> Agent:
     return (await ctx.use(AGENTS).create(request)).agent
 
 
-async def long_session(ctx: Context, provider: str, model: str) -> tuple[list[float], Session]:
-    """CPU seconds of the loop's thread for each step of one session, and the session."""
-    marks: list[float] = []
-    runner = await made(ctx, provider, model)
-
-    def observe(appended: Appended) -> None:
-        if appended.event.type == "step/start" and appended.session is runner.session:
-            marks.append(time.thread_time())
-
-    listening = ctx.on(SESSION_EVENT, observe)
+async def prompt(runner: Agent) -> float:
+    """CPU seconds that the loop's thread spends on one turn."""
+    begin = time.thread_time()
     runner.followup(user_message("go"))
     await runner.when_idle()
-    await listening()
+    spent = time.thread_time() - begin
     check(runner)
-    return [after - before for before, after in pairwise(marks)], runner.session
+    return spent
 
 
-def edges(steps: Sequence[float]) -> tuple[float, float]:
-    """A quick step of the first hundred and of the last: others share the machine, and only ever add."""
-    return sorted(steps[:EDGE])[EDGE // 4], sorted(steps[-EDGE:])[EDGE // 4]
+async def turns(ctx: Context, provider: str, model: str, other: str) -> tuple[float, float, Session]:
+    """CPU seconds of one turn in a session of many steps, and in a new one; the long session.
+
+    Turns of both take turns, so that whatever else the machine does falls on both. A quick one of each
+    counts: others only ever add.
+    """
+    long = await made(ctx, provider, model)
+    await prompt(long)
+    short = await made(ctx, provider, other)
+    await prompt(short)
+    spent = [(await prompt(long), await prompt(short)) for _ in range(ROUNDS)]
+    late, early = (sorted(times)[ROUNDS // 4] for times in zip(*spent, strict=True))
+    return late, early, long.session
 
 
 async def sending(ctx: Context, url: str, size_bytes: int) -> float:
@@ -161,14 +164,14 @@ async def sending(ctx: Context, url: str, size_bytes: int) -> float:
     for padding in (0, size_bytes):
         body = bytearray(encode({"model": "text-1", "messages": [], "padding": "x" * padding}))
         spent.append([])
-        for _ in range(EDGE):
+        for _ in range(ROUNDS):
             begin = time.thread_time()
             stream = await ctx.use(HTTP).open("POST", url, headers=headers, content=bytes(body))
             while await stream.read():
                 pass
             await stream.aclose()
             spent[-1].append(time.thread_time() - begin)
-    short, long = (sorted(times)[EDGE // 4] for times in spent)
+    short, long = (sorted(times)[ROUNDS // 4] for times in spent)
     return long - short
 
 
@@ -176,7 +179,7 @@ async def crowd(ctx: Context) -> tuple[float, float]:
     """CPU milliseconds and KiB of one agent among many that run at once, each to its end."""
     gc.collect()
     before, begin = kept_kib(), time.thread_time()
-    runners = [await made(ctx, "script", "few") for _ in range(AGENTS_AT_ONCE)]
+    runners = [await made(ctx, "script", f"calls-{STEPS_OF_EACH - 1}") for _ in range(AGENTS_AT_ONCE)]
     for runner in runners:
         runner.followup(user_message("go"))
     await asyncio.gather(*(runner.when_idle() for runner in runners))
@@ -190,7 +193,7 @@ async def crowd(ctx: Context) -> tuple[float, float]:
 
 def check(runner: Agent) -> None:
     last = runner.session.event(runner.session.length - 1)
-    if last.data != {"turn": 1, "reason": {"kind": "completed"}}:
+    if last.type != "turn/end" or last.data["reason"] != {"kind": "completed"}:
         raise RuntimeError(f"{runner} ended with {last}")
 
 
@@ -203,22 +206,15 @@ def kept_kib() -> float:
 async def figures(root: Path, url: str | None) -> list[tuple[str, float]]:
     found: list[tuple[str, float]] = []
     async with composition(root, url) as ctx:
-        models = ctx.use(LLM)
-        for name, steps in (("warm", 2 * EDGE), ("long", STEPS)):
-            route = models.register_adapter([name], Script(steps + 1))
-            spent, log = await long_session(ctx, name, "scripted")
-            route.dispose()
-        first, last = edges(spent)
-        found += [("step_us", last * 1e6), ("step_growth", last / first), ("events", log.length)]
+        ctx.use(LLM).register_adapter(["script"], Script())
+        late, early, log = await turns(ctx, "script", f"calls-{STEPS}", "calls-0")
+        found += [("step_us", late * 1e6 / 2), ("step_growth", late / early), ("events", log.length)]
         if url is not None:
-            await long_session(ctx, "deepseek-official", f"turns-{EDGE}")
-            spent, log = await long_session(ctx, "deepseek-official", f"turns-{STEPS}")
-            first, last = edges(spent)
+            late, early, log = await turns(ctx, "deepseek-official", f"turns-{STEPS}", "text-2")
             size_bytes = len(encode_wire(wire_messages(None, log.derive_messages())))
             sent = await sending(ctx, url, size_bytes)
-            found += [("wire_us", last * 1e6), ("wire_growth", (last - sent) / first)]
+            found += [("wire_us", late * 1e6), ("wire_growth", (late - sent) / early)]
             found += [("sent_kib", size_bytes / 1024), ("sent_us", sent * 1e6)]
-        models.register_adapter(["script"], Script(STEPS_OF_EACH))
         ms, kib = await crowd(ctx)
         found += [("agent_ms", ms), ("agent_kib", kib)]
     return found
