@@ -101,6 +101,21 @@ async def test_an_agent_that_somebody_built_is_registered_as_an_effect_of_its_ow
 
 
 @aio
+async def test_an_agent_of_another_id_than_its_session_is_not_registered() -> None:
+    async with loop() as it:
+        agent: Any = await it.agent()
+
+        class Other:
+            id = "other"
+            session = agent.session
+
+        other: Any = Other()
+        with pytest.raises(AgentError, match="is not the id of its session"):
+            it.ctx.use(AGENTS).register(other)
+        assert it.ctx.use(AGENTS).list() == (agent,)
+
+
+@aio
 async def test_there_is_one_factory() -> None:
     async with loop() as it:
         with pytest.raises(KernelError):

@@ -211,9 +211,35 @@ async def test_nothing_is_begun_once_it_goes_and_a_call_without_anybody_still_is
     await ctx.dispose()
 
 
-@pytest.mark.parametrize("depth", [1, 3])
 @aio
+async def test_nothing_is_begun_either_once_somebody_goes_whom_it_is_part_of() -> None:
+    ctx = Context()
+    codes: list[str] = []
+
+    def outer(inner: Context) -> None:
+        inner.plugin(AgentRegistry)
+
+        async def last() -> None:
+            agents = ctx.get(AGENTS)
+            assert agents is not None
+            with pytest.raises(AgentError) as caught:
+                agents.with_initiator(somebody(), lambda: None)
+            codes.append(caught.value.code)
+
+        inner.effect(lambda: last)
+
+    row = ctx.plugin(outer)
+    await row
+    await asyncio.sleep(0)
+    await row.dispose()
+    assert codes == ["INITIATORS_GONE"]
+    await ctx.dispose()
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+@aio_in_virtual_time
 async def test_the_chain_that_ends_it_does_not_wait_for_itself(depth: int) -> None:
+    begun_s = asyncio.get_running_loop().time()
     ctx, fiber, agents = await alone()
 
     async def work(left: int) -> str:
@@ -223,6 +249,7 @@ async def test_the_chain_that_ends_it_does_not_wait_for_itself(depth: int) -> No
         return "ended"
 
     assert await work(depth) == "ended"
+    assert asyncio.get_running_loop().time() == begun_s
     await ctx.dispose()
 
 

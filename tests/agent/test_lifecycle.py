@@ -16,7 +16,7 @@ from dsh.agent.contract import (
 )
 from dsh.agent.failure import AgentError
 from dsh.agent.registry import AGENTS
-from dsh.kernel import Cancelled, CancelToken, Context
+from dsh.kernel import Cancelled, CancelToken, Context, create_scope
 from dsh.session.error import SessionError
 from dsh.session.message import user_message
 from dsh.session.store import SESSION_CREATED, SESSION_DISPOSED, SESSION_FLUSH
@@ -282,6 +282,21 @@ async def test_ownership_follows_the_scope_that_created_and_roots_have_no_live_o
         assert agents.list() == (parent.agent, child.agent)
         await parent.dispose()
         assert agents.list() == (), "children end with their parent"
+
+
+@aio
+async def test_an_agent_made_in_the_scope_of_something_else_is_a_root() -> None:
+    class Group:
+        pass
+
+    async with loop() as it:
+        scope = await create_scope(it.ctx, Group())
+        row = scope.fiber.ctx.extend(scope=scope.key).inject([AGENTS], lambda ctx: None)
+        await row
+        agents = it.ctx.use(AGENTS)
+        handle = await row.ctx.use(AGENTS).create(CreateAgent(session_id="s"))
+        assert row.ctx.scope is scope.key
+        assert agents.roots() == (handle.agent,)
 
 
 @aio

@@ -187,9 +187,10 @@ async def test_who_leaves_while_he_is_announced_stays_until_all_have_heard_of_hi
     ctx.on(AGENT_DISPOSED, lambda s: order.append(f"end of {s.agent.id}, live: {agents.get('own') is built}"))
 
     agents.announce(built)
+    told = ["heard of own, live: True", "end of own, live: False"]
+    assert order == told
     leave()
-
-    assert order == ["heard of own, live: True", "end of own, live: False"]
+    assert order == told
     await ctx.dispose()
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from dsh.errors import KernelError
 from dsh.kernel import Context, Event, ScopeTarget, create_scope
+from dsh.kernel.event import Place
 from dsh.kernel.key import Mode
 from dsh.kernel.scope import bind_parent, chain
 from tests.aio import aio
@@ -220,6 +221,38 @@ async def test_events_flow_up_the_chain_of_scopes() -> None:
     assert dispatched(parent) == ["global", "parent", "untagged"]
     assert dispatched(sibling) == ["global", "parent", "sibling", "untagged"]
     assert dispatched(None) == ["global", "untagged"]
+    await root.dispose()
+
+
+@aio
+async def test_a_target_may_ask_for_more_than_the_scope() -> None:
+    root, key = Context(), Key("agent")
+    scope = await create_scope(root, key)
+    heard: list[str] = []
+    root.on(TICK, lambda _: heard.append("untagged"))
+    scope.ctx.on(TICK, lambda _: heard.append("own"))
+
+    class Tagged:
+        def admits(self, place: Place) -> bool:
+            return place.scope is not None
+
+    root.emit(TICK, 1, subject=ScopeTarget(key, Tagged()))
+    assert heard == ["own"]
+    await root.dispose()
+
+
+@aio
+async def test_a_scope_that_does_not_come_to_be_leaves_its_key_free() -> None:
+    root, key, parent = Context(), Key("agent"), Key("parent")
+    making = asyncio.ensure_future(create_scope(root, key, parent))
+    await asyncio.sleep(0)
+    making.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await making
+    assert list(chain(key)) == [key]
+    scope = await create_scope(root, key, parent)
+    assert list(chain(key)) == [key, parent]
+    await scope.fiber.dispose()
     await root.dispose()
 
 
