@@ -127,7 +127,11 @@ class Agent(Protocol):
         """Wake the agent if something waits for it, as after a resume; answers whether something does."""
 
     def cancel(self, cause: CancelCause, *, keep_inbox: bool = False) -> None:
-        """Stop the running turn, and drop what is queued unless `keep_inbox`. The first cause wins."""
+        """Stop the running turn, and drop what is queued unless `keep_inbox`. The first cause wins.
+
+        Raises:
+            AgentError: the log could not hold the cause (code INVALID_CAUSE); nothing has happened then.
+        """
 
     async def when_idle(self) -> None:
         """Return once the agent does nothing, wakes that were latched meanwhile included. Never raises."""

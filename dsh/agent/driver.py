@@ -23,7 +23,7 @@ from dsh.agent.contract import (
     RunLimits,
     StatusChanged,
 )
-from dsh.agent.failure import AgentBusyError, AgentError
+from dsh.agent.failure import AgentBusyError, AgentError, checked_cause
 from dsh.agent.inbox import Inbox
 from dsh.agent.limits import Used
 from dsh.agent.phase import Idle, Maintenance, Phase, Running, status_of
@@ -34,7 +34,6 @@ from dsh.agent.turn import Ending, Turn, TurnParts
 from dsh.kernel import CancelToken, Context, Event, ScopeTarget
 from dsh.session.log import Session
 from dsh.session.message import Message
-from dsh.session.value import freeze
 
 T = TypeVar("T")
 P = TypeVar("P")
@@ -178,6 +177,7 @@ class LoopAgent:
     # -- cancellation and maintenance ------------------------------------------------------------
 
     def cancel(self, cause: CancelCause, *, keep_inbox: bool = False) -> None:
+        reason = checked_cause(cause)
         try:
             if not keep_inbox:
                 self.inbox.clear()
@@ -186,7 +186,7 @@ class LoopAgent:
             if not isinstance(phase, Idle):
                 if not keep_inbox:
                     phase.drop_queued()
-                phase.token.cancel(freeze(dict(cause), "cancel cause"))
+                phase.token.cancel(reason)
 
     def run_maintenance(self, job: Callable[[CancelToken], Awaitable[T]]) -> Awaitable[T]:
         idle = self._phase

@@ -1,9 +1,18 @@
 """How a failure of any kind reads in `turn/end`, and the errors of this package (`spec/agent-loop.md` §9)."""
 
+from typing import Any
+
+from dsh.agent.contract import CancelCause
 from dsh.agent.origin import origin_of
 from dsh.errors import DshError
 from dsh.llm.failure import LlmError, LlmFailure
+from dsh.session.error import JsonError
+from dsh.session.value import freeze
+from dsh.session.vocabulary import payload_fault
 from dsh.unicode import valid
+
+LONGEST = 16_384
+"""How many characters of an error's message the log keeps; nobody reads more of one."""
 
 
 class AgentError(DshError):
@@ -26,12 +35,46 @@ class InvariantError(DshError):
 
 
 def failure_of(error: BaseException) -> LlmFailure:
-    """The durable record of an error: an `LlmError`'s own facts, else its rendered causes, hint and code."""
-    if isinstance(error, LlmError):
-        return error.failure
-    code = error.code if isinstance(error, DshError) and error.code else "UNKNOWN"
-    hint = f"; {error.hint}" if isinstance(error, DshError) and error.hint else ""
-    return LlmFailure(valid(render_causes(error) + hint + origin_of(error)), code)
+    """The durable record of an error: an `LlmError`'s own facts, else its rendered causes, hint and code.
+
+    Never raises, and the log takes every record: facts that are of no use to it are replaced.
+    """
+    try:
+        if isinstance(error, LlmError):
+            facts = error.failure
+            fitting = {"message": _fit(facts.message), "code": valid(facts.code)}
+            return LlmFailure.from_json(facts.to_json() | fitting)
+        code = error.code if isinstance(error, DshError) and error.code else "UNKNOWN"
+        hint = f"; {error.hint}" if isinstance(error, DshError) and error.hint else ""
+        text = _fit(render_causes(error)) + valid(hint + origin_of(error))
+        return LlmFailure.from_json({"message": text, "code": valid(code)})
+    except Exception:
+        return LlmFailure(_fit(render_causes(error)), "UNKNOWN")
+
+
+def _fit(text: str) -> str:
+    text = valid(text)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} … ({len(text)} characters)"
+
+
+def checked_cause(cause: CancelCause) -> Any:
+    """A cause as `turn/end` will hold it. One that it cannot hold would leave the turn without an end.
+
+    Raises:
+        AgentError: it is none (code INVALID_CAUSE).
+    """
+    try:
+        end = freeze({"turn": 1, "reason": {"kind": "aborted", "reason": cause}}, "turn/end")
+        fault = payload_fault("turn/end", end)
+    except JsonError as error:
+        fault = error.message
+    if fault is not None:
+        raise AgentError(
+            f"{cause!r:.80} is no cause of a cancel: {fault}",
+            code="INVALID_CAUSE",
+            hint='say {"kind": "user"}, {"kind": "parent"} or {"kind": "hook", "reason": "why"}',
+        )
+    return end["reason"]["reason"]
 
 
 def render_causes(error: object) -> str:

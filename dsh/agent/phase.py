@@ -43,8 +43,8 @@ class Running:
         self.wake_requested, self.drops_claimed = False, True
 
     def next_turn(self) -> None:
-        """Another turn begins in the same driver."""
-        self.token, self.step, self.wake_requested, self.drops_claimed = CancelToken(), 0, False, False
+        """Another turn begins in the same driver. After a cancel none does, so there is nothing to forget."""
+        self.token, self.step = CancelToken(), 0
 
 
 Phase = Idle | Maintenance | Running

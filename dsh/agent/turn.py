@@ -80,7 +80,6 @@ class Turn:
         try:
             self._signal.raise_if_cancelled()
             self._start()
-            self._signal.raise_if_cancelled()
             self._budget.begin()
             self._claim("next-turn")
         except Exception as error:

@@ -12,6 +12,7 @@ from dsh.agent.contract import (
     RequestFailed,
     RetryRequest,
 )
+from dsh.agent.failure import AgentError
 from dsh.session.chunk import BlockStart, TextDelta, UsageChunk
 from dsh.session.message import user_message
 from dsh.tools.event import TOOLS_POST_EXECUTE, TOOLS_PRE_EXECUTE, Accept
@@ -206,6 +207,25 @@ async def test_a_body_that_ignores_the_cancellation_is_given_up(monkeypatch: pyt
         assert ends(agent.session)[-1] == {"kind": "completed"}
         await handle.dispose()
         assert cut_off == ["c1"], "the body ends with the agent"
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [{}, {"kind": "bogus"}, {"kind": "hook"}, {"kind": "hook", "reason": 3}, {"kind": {1}}, "user", None],
+)
+@aio
+async def test_a_cause_that_the_log_could_not_hold_is_refused_before_anything_happens(cause: Any) -> None:
+    """Else the turn would have no end in the log, and the session would take no other."""
+    async with loop(text("done")) as it:
+        agent = await it.agent()
+        agent.followup(user_message("a"))
+        agent.followup(user_message("b"))
+        with pytest.raises(AgentError) as caught:
+            agent.cancel(cause)
+        assert caught.value.code == "INVALID_CAUSE"
+        assert caught.value.hint
+        await agent.when_idle()
+        assert ends(agent.session) == [{"kind": "completed"}] * 2
 
 
 @aio

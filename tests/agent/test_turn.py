@@ -325,6 +325,38 @@ async def test_a_listener_that_empties_the_batch_completes_the_turn_without_a_st
 
 
 @aio
+async def test_steering_that_a_listener_leaves_out_gets_no_step_of_its_own() -> None:
+    async with loop(text("one"), text("never")) as it:
+        agent = await it.agent()
+        steered = iter([True])
+
+        def steer(stopping: TurnStopping) -> None:
+            if next(steered, False):
+                agent.steer(user_message("more"))
+
+        async def without(payload: PreStep, following: Next) -> PreStepDecision:
+            return EnterStep(()) if payload.step == 2 else await following()
+
+        it.ctx.on(AGENT_TURN_STOPPING, steer)
+        it.ctx.on(AGENT_PRE_STEP, without)
+        await it.prompt(agent, "go")
+        assert ends(agent.session) == [{"kind": "completed"}]
+        assert len(it.model.requests) == 1
+
+
+@aio
+async def test_a_turn_that_is_cancelled_before_it_gets_going_asks_nobody_for_a_prompt() -> None:
+    async with loop(text("never")) as it:
+        agent = await it.agent()
+        asked: list[Any] = []
+        it.ctx.use(SYSTEM_PROMPT).section("x", 1, lambda at: asked.append(at) or "x")
+        agent.followup(user_message("go"))
+        agent.cancel({"kind": "user"})
+        await agent.when_idle()
+        assert asked == []
+
+
+@aio
 async def test_next_step_items_precede_the_prompt() -> None:
     async with loop(text("done")) as it:
         agent = await it.agent()

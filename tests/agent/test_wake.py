@@ -178,6 +178,7 @@ async def test_a_second_cancel_clears_the_latch_and_keeps_the_first_cause() -> N
         agent.cancel({"kind": "hook", "reason": "limit:steps"})
         agent.followup(user_message("after"))
         agent.cancel(USER)
+        agent.inject(user_message("waits, and wakes nobody"))
         gate.set()
         await agent.when_idle()
         assert it.statuses == ["running", "idle"]
@@ -326,6 +327,7 @@ async def test_cancelling_maintenance_cancels_its_token_and_the_wakes_it_held() 
         await asyncio.sleep(0)
         agent.followup(user_message("go"))
         agent.cancel(USER)
+        agent.inject(user_message("waits, and wakes nobody"))
         with pytest.raises(Exception, match="cancelled"):
             await result
         await agent.when_idle()

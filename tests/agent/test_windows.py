@@ -306,7 +306,12 @@ async def test_a_cancel_leaves_exactly_these_rows_and_the_agent_goes_on(window: 
             agent.cancel(cause, keep_inbox=keeps)
             agent.cancel({"kind": "user"}, keep_inbox=True)
 
+        errors, stopping = list[Any](), list[Any]()
+        it.ctx.on(AGENT_ERROR, errors.append)
+        it.ctx.on(AGENT_TURN_STOPPING, stopping.append)
         await in_window(it, window, agent, cancel)
+        assert len(errors) == (window.kind == "error"), "a cancel is no error"
+        assert bool(stopping) == (window.name in ("turn-stopping", "turn/end logged"))
         assert short(agent.session) == ((keeps and window.kept) or window.rows)
         reasons = ends(agent.session)
         if window.kind == "none":
