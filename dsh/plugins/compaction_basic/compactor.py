@@ -90,6 +90,7 @@ class Compactor:
 
         writing = Transaction(session, self._ctx.logger, command_id=job.command_id)
         written = await writing.run(summarize, whole_surface=job.whole_surface)
+        self._trigger.summarised(session)
         after = next((n.tokens for n in self._measure(session).nodes if n.seq == written.seq), 0)
         return Compacted(
             written.compaction_id, written.seq, len(written.span.nodes), written.span.tokens, after
@@ -137,7 +138,7 @@ class Compactor:
         self._cut_waiting(session, lambda: self._trigger.total(session) < limits.window)
         total = self._trigger.total(session)
         if total >= limits.threshold:
-            self._trigger.rest(session, limits)
+            self._trigger.rest(session, target, limits)
         if failure is not None:
             raise failure
         if total >= limits.threshold:

@@ -5,9 +5,10 @@ when it is needed for the first time.
 """
 
 import logging
+import re
 import sys
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 from dsh.capabilities.token_meter import TokenMeter
@@ -16,6 +17,11 @@ from dsh.llm.registry import LlmRegistry
 from dsh.llm.request import LlmCallConfig
 from dsh.plugins.compaction_basic.config import Config, Policy
 from dsh.session.log import Session
+
+Model: TypeAlias = tuple[str, str]
+"""Route and id."""
+BELOW_REFUSED = 0.9
+"""What part of a size that a model refused it may well take; the measure is an estimate."""
 
 
 class Limits(NamedTuple):
@@ -38,12 +44,14 @@ class Pressed(NamedTuple):
 class _Known:
     """What is remembered of one session."""
 
-    __slots__ = ("again_at", "refused_at", "said")
+    __slots__ = ("again_at", "in_vain", "refused_at", "said")
 
     def __init__(self) -> None:
-        self.again_at = 0
+        self.again_at: dict[Model, int] = {}
         """Below this total another attempt would come to what the last one came to: nothing."""
-        self.refused_at: dict[tuple[str, str], int] = {}
+        self.in_vain = 0
+        """Attempts since the last summary."""
+        self.refused_at: dict[Model, int] = {}
         """The smallest total that each model found too large."""
         self.said: set[tuple[str, ...]] = set()
 
@@ -70,7 +78,6 @@ class Trigger:
         size = self._meter.measure(session)
         total = size.total_tokens
         if total < limits.threshold:
-            self._of(session).again_at = 0
             return None
         if size.head_tokens >= limits.threshold:
             text = (
@@ -80,12 +87,13 @@ class Trigger:
             )
             self.warn_once(session, target, text, kind="head")
             return None
-        return Pressed(target, policy, limits) if total >= self._of(session).again_at else None
+        again_at = self._of(session).again_at.get(_model(target), 0)
+        return Pressed(target, policy, limits) if total >= again_at else None
 
     def limits(self, session: Session, target: LlmCallConfig, policy: Policy) -> Limits | None:
         """What holds for a model; None, and one warning, where its window is unknown or too small.
 
-        A window is no larger than what the model has refused, by the same measure.
+        A window is smaller than what the model has refused, by the same measure.
         """
         where = f"model {target.provider}/{target.model}"
         try:
@@ -93,9 +101,10 @@ class Trigger:
         except LlmError as error:
             self.warn_once(session, target, f"{where} is not known, so nothing is compacted ahead: {error}")
             return None
-        refused_at = self._of(session).refused_at.get((target.provider, target.model))
+        refused_at = self._of(session).refused_at.get(_model(target))
         if refused_at is not None:
-            window = refused_at if window is None else min(window, refused_at)
+            below = int(refused_at * BELOW_REFUSED)
+            window = below if window is None else min(window, below)
         if window is None:
             self.warn_once(
                 session, target, f"the context window of {where} is not known, so nothing is compacted ahead"
@@ -116,23 +125,33 @@ class Trigger:
         """The estimated size of the session's next request, in tokens."""
         return self._meter.measure(session).total_tokens
 
-    def rest(self, session: Session, limits: Limits) -> None:
-        """What was tried did not help: try again when there is notably more to be gained."""
-        room = max(limits.window - limits.threshold, 4)
-        self._of(session).again_at = self.total(session) + room // 4
+    def summarised(self, session: Session) -> None:
+        """A summary has been made."""
+        known = self._of(session)
+        known.in_vain = 0
+        known.again_at.clear()
+
+    def rest(self, session: Session, target: LlmCallConfig, limits: Limits) -> None:
+        """What was tried did not help: try again when there is notably more to be gained, each time twice as
+        much, or when the window is full."""
+        known, total = self._of(session), self.total(session)
+        room = max(limits.window - limits.threshold, 4) // 4 << min(known.in_vain, 10)
+        known.in_vain += 1
+        again_at = total + room
+        known.again_at[_model(target)] = min(again_at, limits.window) if total < limits.window else again_at
 
     def refused(self, session: Session, target: LlmCallConfig) -> None:
         """The model has found the session's request too large."""
-        known, key = self._of(session).refused_at, (target.provider, target.model)
+        known, key = self._of(session).refused_at, _model(target)
         known[key] = min(self.total(session), known.get(key, sys.maxsize))
 
     def warn(self, session: Session, text: str) -> None:
-        """Tell people of something that did not end the turn, once for each session."""
-        self._tell(session, (text,), text)
+        """Tell people of something that did not end the turn, once for each session, whatever its figures."""
+        self._tell(session, (re.sub(r"\d+", "", text),), text)
 
     def warn_once(self, session: Session, target: LlmCallConfig, text: str, kind: str = "limits") -> None:
-        """The same, once for a session and model and kind of message, whatever figures are in it."""
-        self._tell(session, (target.provider, target.model, kind), text)
+        """The same, once for a session and model and kind of message."""
+        self._tell(session, (*_model(target), kind), text)
 
     def _tell(self, session: Session, key: tuple[str, ...], text: str) -> None:
         said = self._of(session).said
@@ -142,6 +161,10 @@ class Trigger:
 
     def _of(self, session: Session) -> _Known:
         return self._known.setdefault(session, _Known())
+
+
+def _model(target: LlmCallConfig) -> Model:
+    return target.provider, target.model
 
 
 def target_of(session: Session) -> LlmCallConfig | None:
