@@ -248,9 +248,12 @@ async def test_what_waits_for_a_step_gets_one_even_after_a_concluding_tool(sourc
         it.tool("finish", finish)
         if source != "steering":
             it.ctx.on(TOOLS_POST_EXECUTE, add)
+        stopping: list[Any] = []
+        it.ctx.on(AGENT_TURN_STOPPING, stopping.append)
         await it.prompt(agent, "go")
         assert texts_of(it.model.requests[1])[-1] == "user: wait"
         assert ends(agent.session) == [{"kind": "completed"}]
+        assert len(stopping) == 1, "asked when nothing waits any more, and not before"
 
 
 @aio
@@ -349,7 +352,12 @@ async def test_a_turn_that_is_cancelled_before_it_gets_going_asks_nobody_for_a_p
     async with loop(text("never")) as it:
         agent = await it.agent()
         asked: list[Any] = []
-        it.ctx.use(SYSTEM_PROMPT).section("x", 1, lambda at: asked.append(at) or "x")
+
+        def section(at: Any) -> str:
+            asked.append(at)
+            return "x"
+
+        it.ctx.use(SYSTEM_PROMPT).section("x", 1, section)
         agent.followup(user_message("go"))
         agent.cancel({"kind": "user"})
         await agent.when_idle()
