@@ -43,7 +43,7 @@ class RuntimeContext:
             if not self._ever:
                 return None
             text = CLEARED
-        if self._seq is not None and self._text == text:
+        if text == self._text:
             return None
         source: dict[str, Any] = {"kind": "plugin", "plugin": RUNTIME_CONTEXT_OWNER}
         if text != CLEARED:
@@ -55,7 +55,7 @@ class RuntimeContext:
         generation = self._session.replace_generation
         if generation != self._generation:
             self._generation = generation
-            if self._seq is not None and self._seq not in self._session.surface_nodes:
+            if self._seq not in self._session.surface_nodes:
                 self._seq = self._text = None
 
 

@@ -17,6 +17,7 @@ from dsh.agent.contract import (
 from dsh.agent.registry import AGENTS
 from dsh.errors import CompositionError
 from dsh.kernel import Context
+from dsh.persistence.error import SessionNotFound
 from dsh.plugins import session_persistence_jsonl
 from dsh.session.message import user_message
 from tests.agent.kit import Loop, data_of, ends, loop, settled, text, until
@@ -155,6 +156,29 @@ async def test_a_session_that_is_being_ended_is_waited_for() -> None:
         assert agent is not None
         assert agent is not handle.agent
         assert data_of(agent.session, "turn/start") == []
+
+
+@aio
+async def test_an_agent_of_somebody_else_that_is_being_ended_is_waited_for_too(tmp_path: Path) -> None:
+    failures: list[ConfigStartFailed] = []
+    go = asyncio.Event()
+
+    async def linger() -> None:
+        await go.wait()
+
+    rows = [{"id": "a", "resumeSessionId": "exact", **ROUTE}]
+    async with loop(config={"agents": rows}, first=told(failures, [])) as it:
+        handle = await it.create(session_id="exact")
+        handle.agent.ctx.effect(lambda: linger)
+        ending = asyncio.ensure_future(handle.dispose())
+        await settled(it.ctx.plugin(session_persistence_jsonl, {"root": str(tmp_path)}))
+        await asyncio.sleep(0.01)
+        too_early = list(failures)
+        go.set()
+        await ending
+        await until(lambda: failures)
+        assert too_early == []
+        assert isinstance(failures[0].error, SessionNotFound), "not that it is live already"
 
 
 @aio

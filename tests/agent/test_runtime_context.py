@@ -113,7 +113,14 @@ def test_a_restored_session_remembers_what_was_sent() -> None:
 def test_a_malformed_snapshot_is_replaced(blocks: list[dict[str, object]]) -> None:
     it = Told()
     it.enter(user_message(blocks, {"kind": "plugin", "plugin": RUNTIME_CONTEXT_OWNER}))
-    assert it.send(section("one")) is not None
+    sent = it.send(section("one"))
+    assert sent is not None
+    it.enter(user_message(text_blocks(sent, "more"), {"kind": "plugin", "plugin": RUNTIME_CONTEXT_OWNER}))
+    assert it.send(section("one")) == sent, "the snapshot and something else is not the snapshot"
+
+
+def text_blocks(*words: str) -> list[dict[str, object]]:
+    return [{"type": "text", "text": text} for text in words]
 
 
 @aio
