@@ -209,10 +209,13 @@ async def test_two_complete_sections_are_an_error_also_when_a_listener_brought_o
 
         async def on_assemble(request: Any, following: Any) -> PromptAssembly:
             found: PromptAssembly = await following()
-            brought = PromptSection("brought", "no, this", complete=True)
+            brought = PromptSection("brought", words, complete=True)
             return PromptAssembly((*found.sections, brought), found.tools)
 
+        words = ""
         it.ctx.on(SYSTEM_PROMPT_ASSEMBLE, on_assemble)
+        assert (await assembled(it)).system == "all there is", "one without text claims nothing"
+        words = "no, this"
         with pytest.raises(PromptError, match="brought, whole") as caught:
             await assembled(it)
         assert caught.value.code == "SEVERAL_COMPLETE_SECTIONS"
