@@ -9,6 +9,7 @@ import pytest
 
 from dsh.testing.workspace import Finished, Workspace, finish, log_rows
 from tests.e2e.model import Model
+from tests.e2e.provider import is_for_summary, is_valid
 from tests.e2e.reply import Reply, bash, failure, text
 from tests.process import wait_until
 
@@ -53,31 +54,11 @@ class Runs:
 
     def asked(self) -> list[dict[str, Any]]:
         """The requests for summaries."""
-        return [body for body in self.model.bodies() if _is_for_summary(body)]
+        return [body for body in self.model.bodies() if is_for_summary(body)]
 
     def turns(self) -> list[dict[str, Any]]:
         """The requests of the turns."""
-        return [body for body in self.model.bodies() if not _is_for_summary(body)]
-
-
-def _is_for_summary(body: dict[str, Any]) -> bool:
-    return "call no tool" in str(body["messages"][-1]["content"])
-
-
-def is_valid(body: dict[str, Any]) -> bool:
-    """Whether each call is answered once, in order, right after its message, and no text is blank."""
-    owed: list[str] = []
-    for message in body["messages"]:
-        if message["role"] == "tool":
-            if owed[:1] != [message["tool_call_id"]]:
-                return False
-            owed.pop(0)
-            continue
-        calls = [call["id"] for call in message.get("tool_calls", ())]
-        if owed or not (calls or str(message["content"]).strip()):
-            return False
-        owed = calls
-    return not owed
+        return [body for body in self.model.bodies() if not is_for_summary(body)]
 
 
 @pytest.fixture
