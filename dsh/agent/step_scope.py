@@ -1,6 +1,5 @@
 """What the parts of one step share: whose step it is, where in the turn it stands, how long to wait."""
 
-import inspect
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -54,10 +53,7 @@ class StepScope(msgspec.Struct, frozen=True, eq=False):
         who = f"a listener of {event.name}"
 
         async def asked() -> T:
-            answer = self.agent.ctx.waterfall(event, payload, inner, subject=subject)
-            if not inspect.isawaitable(answer):
-                raise AgentError(f"{who} is no `async def`: it answered {type(answer).__name__}")
-            return await answer
+            return await self.agent.ctx.waterfall(event, payload, inner, subject=subject)
 
         answer = await self.grace.wait(asked(), who)
         self.signal.raise_if_cancelled()

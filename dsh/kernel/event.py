@@ -230,9 +230,10 @@ class EventTable:
 
 
 def chain(name: str, hooks: Sequence[Hook], payload: P, inner: Callable[[], R]) -> R:
-    """Let each of the hooks wrap what follows it; `inner` is the end."""
+    """Let each of the hooks wrap what follows it; `inner` is the end, and all are awaited where it is."""
     if not hooks:
         return inner()
+    is_awaited = inspect.iscoroutinefunction(inner)
 
     def step(index: int) -> Callable[[], R]:
         called = False
@@ -244,7 +245,13 @@ def chain(name: str, hooks: Sequence[Hook], payload: P, inner: Callable[[], R]) 
             called = True
             if index == len(hooks):
                 return inner()
-            answer: R = _asked(hooks[index], name, payload, step(index + 1))
+            hook = hooks[index]
+            answer: R = _asked(hook, name, payload, step(index + 1))
+            if is_awaited and not inspect.isawaitable(answer):
+                raise KernelError(
+                    f"the listener of {name} in {hook.owner.row_chain} answered {type(answer).__name__}",
+                    hint="make it an `async def`",
+                )
             return answer
 
         return following
