@@ -126,11 +126,9 @@ class PromptRegistry(Service):
             )
             return made
 
-        found: Any = self.owner_ctx.waterfall(
+        found: Any = await self.owner_ctx.waterfall(
             SYSTEM_PROMPT_ASSEMBLE, request, innermost, subject=ScopeTarget(scope)
         )
-        if inspect.isawaitable(found):
-            found = await found
         answer: PromptAssembly = made if made is not None and found is made else _sound(found)
         return self._ruled(answer, self._rendered(request) if made is None else made.sections, scope)
 
