@@ -2,7 +2,10 @@
 
 import asyncio
 import hashlib
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -229,3 +232,57 @@ async def test_wrong_options_are_refused_at_the_load(config: dict[str, Any]) -> 
     with pytest.raises(CompositionError):
         await ctx.plugin(spill_local, config)
     await ctx.dispose()
+
+
+KILLED = """
+import asyncio, os, signal, sys
+from dsh.kernel import Context
+from dsh.plugins import spill_local
+from dsh.session.store import SessionStore
+from dsh.capabilities.spill import SPILL_STORE
+
+async def main():
+    ctx = Context()
+    SessionStore(ctx)
+    await ctx.plugin(spill_local, {})
+    store = ctx.use(SPILL_STORE)
+    kept = await store.save(store.locate("s", "t.txt"), "s", "words")
+    print(kept.locator, flush=True)
+    sys.stdin.read()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+@aio
+async def test_the_folder_of_a_killed_process_goes_with_the_next_and_that_of_a_live_one_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    other = subprocess.Popen(
+        [sys.executable, "-c", KILLED],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert other.stdout is not None
+    theirs = Path(other.stdout.readline().strip())
+    foreign = tmp_path / "dsh-spill-link"
+    foreign.symlink_to(tmp_path)
+
+    ctx, store = await mounted()
+    ours = Path((await kept(store, "x")).locator)
+    assert theirs.read_text() == "words"
+
+    other.communicate()
+    again, more = await mounted()
+    await kept(more, "y")
+
+    assert not theirs.parent.parent.exists()
+    assert ours.read_text() == "x"
+    assert foreign.is_symlink()
+    for one in (ctx, again):
+        await one.dispose()
+    assert not ours.exists()
