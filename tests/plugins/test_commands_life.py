@@ -194,6 +194,17 @@ async def test_the_end_of_the_agent_closes_the_pair_and_stops_the_handler() -> N
 
 
 @aio
+async def test_a_command_that_is_over_leaves_nothing_with_its_agent_its_row_and_its_caller() -> None:
+    async with loop(text("bye"), rows=[ROW]) as run:
+        agent, signal = await run.agent(), CancelToken()
+        service = offer(run, answering(CommandSuccess()))
+        before = len(agent.ctx.fiber.effects)
+        await service.execute(agent, "/c", signal=signal)
+        assert len(agent.ctx.fiber.effects) == before
+        assert signal._callbacks == []
+
+
+@aio
 async def test_a_command_may_end_its_own_agent() -> None:
     async with loop(text("bye"), rows=[ROW]) as run:
         handle = await run.create()

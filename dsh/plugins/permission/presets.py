@@ -72,8 +72,8 @@ class Presets:
         session.append("permission/preset", {"preset": key})
         if logged(session, "sandbox/mode", "mode") != entry.sandbox:
             session.append("sandbox/mode", {"mode": entry.sandbox})
-        is_told = self._approval.set_policy(agent, entry.approval)
-        if not is_told and logged(session, "approval/policy", "policy") != entry.approval:
+        self._approval.set_policy(agent, entry.approval)
+        if logged(session, "approval/policy", "policy") != entry.approval:
             session.append("approval/policy", {"policy": entry.approval})
         return True
 
