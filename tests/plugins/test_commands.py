@@ -113,6 +113,7 @@ async def test_a_command_goes_with_the_plugin_that_offers_it_and_every_change_is
         ("/c  two  words ", "  two  words "),
         ("/c\nnext\nline", "\nnext\nline"),
         ("/c\t", "\t"),
+        ("/c \ud800", " \ufffd"),
     ],
 )
 @aio
