@@ -79,7 +79,7 @@ class Watchdog:
         for number in EXIT_CODES:
             signal.signal(number, _give_way)
         signal.set_wakeup_fd(self._poke.fileno(), warn_on_full_buffer=False)
-        os.register_at_fork(after_in_child=_let_go)
+        os.register_at_fork(before=_hold_back, after_in_parent=_go_on, after_in_child=_let_go)
         self._thread.start()
         return self
 
@@ -193,11 +193,21 @@ class Watchdog:
             self._end(code)
 
 
+def _hold_back() -> None:
+    """A plugin is about to copy this process: no signal may reach the copy before it has let go."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, EXIT_CODES)
+
+
+def _go_on() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, EXIT_CODES)
+
+
 def _let_go() -> None:
-    """In a copy of this process that a plugin has made: its signals are its own, and none of ours."""
+    """In the copy: signals for it are its own, and none of ours."""
     signal.set_wakeup_fd(-1)
     for number in EXIT_CODES:
         signal.signal(number, signal.SIG_DFL)
+    _go_on()
 
 
 def _give_way(number: int, frame: FrameType | None) -> None:
