@@ -249,8 +249,8 @@ def chain(name: str, hooks: Sequence[Hook], payload: P, inner: Callable[[], R]) 
             answer: R = _asked(hook, name, payload, step(index + 1))
             if is_awaited and not inspect.isawaitable(answer):
                 raise KernelError(
-                    f"the listener of {name} in {hook.owner.row_chain} answered {type(answer).__name__}",
-                    hint="make it an `async def`",
+                    f"a listener of {name} is no `async def`: it answered {type(answer).__name__}; "
+                    f"it belongs to {hook.owner.row_chain}"
                 )
             return answer
 

@@ -126,7 +126,7 @@ async def test_a_listener_that_is_no_coroutine_function_is_told_what_it_should_b
     ctx.on(event, lambda payload, following: None)
 
     expected = f"Error: a listener of {event.name} is no `async def`: it answered NoneType"
-    assert text(await tools.run(call())) == expected
+    assert text(await tools.run(call())).startswith(expected)
 
 
 @aio
