@@ -167,6 +167,18 @@ async def test_the_tokens_of_a_run_are_those_of_all_its_turns() -> None:
 
 
 @aio
+async def test_an_attempt_that_was_cancelled_has_cost_its_tokens_too() -> None:
+    async with loop(text("never")) as it:
+        agent = await it.agent(limits=RunLimits(tokens=10))
+        used = UsageChunk({"inputTokens": 10, "outputTokens": 2})
+        it.model.replies = [[used, lambda: agent.cancel(USER), *text("cut")]]
+        await it.prompt(agent, "go")
+        await it.prompt(agent, "again")
+        assert [end["reason"] for end in ends(agent.session)] == [USER, at_limit("tokens")["reason"]]
+        assert len(it.model.requests) == 1
+
+
+@aio
 async def test_the_smaller_limit_acts_whose_ever_it_is() -> None:
     async with loop(asking(), config={"maxStepsPerTurn": 5}) as it:
         agent = await working(it, limits=RunLimits(steps=2))
