@@ -78,9 +78,11 @@ async def test_answers_come_one_each_in_order_and_nothing_is_logged() -> None:
     answers[2] = Answer(id="many", selected=("No", "Yes"), custom="both")
     channel = Channel(answers)
     async with asking(channel) as (_, service, agent):
-        found = await service.ask(QuestionRequest(agent=agent, questions=(GO, WHY, MANY)))
+        signal = CancelToken()
+        found = await service.ask(QuestionRequest(agent=agent, questions=(GO, WHY, MANY), signal=signal))
 
         assert found == tuple(answers)
+        assert signal._callbacks == []
         assert channel.asked[0].questions == (GO, WHY, MANY)
         assert types(agent.session) == []
 
