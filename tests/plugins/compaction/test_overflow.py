@@ -2,6 +2,7 @@
 
 import pytest
 
+from dsh.agent.prompt import SYSTEM_PROMPT
 from dsh.session.value import json_equal
 from dsh.session.verify.log import verify
 from tests.agent.kit import Reply, calls, data_of, ends, failed, text, texts_of, types
@@ -57,6 +58,20 @@ async def test_a_prompt_that_no_request_has_carried_is_not_summarised_away() -> 
         await c.talk(agent, long(200), "THE NEW TASK")
 
         assert texts_of(c.model.requests[-1])[1:] == ["user: THE NEW TASK"]
+
+
+@aio
+async def test_a_prompt_with_the_runtime_context_behind_it_is_not_summarised_away_either() -> None:
+    async with compacting(text(long(100)), TOO_LARGE, text("two"), window=100_000) as c:
+        facts = ["old"]
+        c.loop.ctx.use(SYSTEM_PROMPT).context("facts", 1, lambda _: facts[0])
+        agent = await c.agent()
+        await c.talk(agent, long(200))
+        facts[0] = "new"
+        await c.talk(agent, "THE NEW TASK")
+
+        assert surface(agent.session)[0] == "checkpoint"
+        assert texts_of(c.model.requests[-1])[1] == "user: THE NEW TASK"
 
 
 @aio

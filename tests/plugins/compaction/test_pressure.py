@@ -144,7 +144,7 @@ async def test_system_text_and_tools_that_fill_the_window_are_told_once_and_cost
 async def test_one_large_message_at_the_edge_of_what_stays_is_summarised_in_the_second_attempt() -> None:
     """With it more would stay than is meant to: what is to stay is halved before it is given up."""
     replies = [calls(("c1", "note", "{}")), text("end")]
-    async with compacting(*replies, config={"retainTokens": 400}) as c:
+    async with compacting(*replies, config={"retainTokens": 600}) as c:
 
         async def note(arguments: object, run: object) -> str:
             return long(250)
@@ -278,6 +278,24 @@ async def test_a_summary_that_failed_is_not_asked_for_at_every_step() -> None:
 
         assert len(c.model.requests) == 10
         assert len(c.model.asked) <= 2
+
+
+@aio
+async def test_attempts_in_vain_get_rarer() -> None:
+    """Each waits for twice as much growth as the one before it, up to the window."""
+    replies = [*(calls((f"c{n}", "note", "{}")) for n in range(16)), text("end")]
+    async with compacting(*replies, window=8000) as c:
+
+        async def note(arguments: object, run: object) -> str:
+            return long(60)
+
+        c.loop.tool("note", note)
+        c.model.summaries = [text("")]
+        agent = await c.agent()
+        await c.talk(agent, long(3800))
+
+        # over the threshold of 6,400 from the first step on; 100 tokens a step: at 0, 400 and 1,200 more
+        assert len(c.model.asked) <= 3
 
 
 @aio
