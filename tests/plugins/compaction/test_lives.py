@@ -176,7 +176,7 @@ async def test_tools_that_were_called_before_may_be_called_after() -> None:
 
 
 class BrokenMeter:
-    """Stands in for a meter that finds a rule of the log broken each time it is asked, not always the same."""
+    """Stands in for a meter that finds a rule of the log broken whenever it is asked, not always the same."""
 
     def __init__(self) -> None:
         self.asked = 0

@@ -284,7 +284,7 @@ async def test_a_summary_that_failed_is_not_asked_for_at_every_step() -> None:
 async def test_attempts_in_vain_get_rarer() -> None:
     """Each waits for twice as much growth as the one before it, up to the window."""
     replies = [*(calls((f"c{n}", "note", "{}")) for n in range(16)), text("end")]
-    async with compacting(*replies, window=8000) as c:
+    async with compacting(*replies, window=8000, config={"retainTokens": 50}) as c:
 
         async def note(arguments: object, run: object) -> str:
             return long(60)
