@@ -44,13 +44,11 @@ class Pressed(NamedTuple):
 class _Known:
     """What is remembered of one session."""
 
-    __slots__ = ("again_at", "in_vain", "refused_at", "said")
+    __slots__ = ("again_at", "refused_at", "said")
 
     def __init__(self) -> None:
         self.again_at: dict[Model, int] = {}
         """Below this total another attempt would come to what the last one came to: nothing."""
-        self.in_vain = 0
-        """Attempts since the last summary."""
         self.refused_at: dict[Model, int] = {}
         """The smallest total that each model found too large."""
         self.said: set[tuple[str, ...]] = set()
@@ -127,18 +125,12 @@ class Trigger:
 
     def summarised(self, session: Session) -> None:
         """A summary has been made."""
-        known = self._of(session)
-        known.in_vain = 0
-        known.again_at.clear()
+        self._of(session).again_at.clear()
 
     def rest(self, session: Session, target: LlmCallConfig, limits: Limits) -> None:
-        """What was tried did not help: try again when there is notably more to be gained, each time twice as
-        much, or when the window is full."""
-        known, total = self._of(session), self.total(session)
-        room = max(limits.window - limits.threshold, 4) // 4 << min(known.in_vain, 10)
-        known.in_vain += 1
-        again_at = total + room
-        known.again_at[_model(target)] = min(again_at, limits.window) if total < limits.window else again_at
+        """What was tried did not help: try again when there is notably more to be gained."""
+        room = max(limits.window - limits.threshold, 4)
+        self._of(session).again_at[_model(target)] = self.total(session) + room // 4
 
     def refused(self, session: Session, target: LlmCallConfig) -> None:
         """The model has found the session's request too large."""

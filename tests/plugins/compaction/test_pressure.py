@@ -281,24 +281,6 @@ async def test_a_summary_that_failed_is_not_asked_for_at_every_step() -> None:
 
 
 @aio
-async def test_attempts_in_vain_get_rarer() -> None:
-    """Each waits for twice as much growth as the one before it, up to the window."""
-    replies = [*(calls((f"c{n}", "note", "{}")) for n in range(16)), text("end")]
-    async with compacting(*replies, window=8000, config={"retainTokens": 50}) as c:
-
-        async def note(arguments: object, run: object) -> str:
-            return long(60)
-
-        c.loop.tool("note", note)
-        c.model.summaries = [text("")]
-        agent = await c.agent()
-        await c.talk(agent, long(3800))
-
-        # over the threshold of 6,400 from the first step on; 100 tokens a step: at 0, 400 and 1,200 more
-        assert len(c.model.asked) <= 3
-
-
-@aio
 async def test_a_summary_that_is_text_beside_other_things_is_the_text() -> None:
     async with compacting(text(long(900)), text("two")) as c:
         c.model.summaries = [beside("kept")]
