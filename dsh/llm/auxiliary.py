@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from dsh.kernel import CancelToken, ScopeTarget
+from dsh.kernel.foreign import contained
 from dsh.llm.adapter import RetryPolicy
 from dsh.llm.failure import LlmError, LlmFailure
 from dsh.llm.registry import LlmRegistry
@@ -55,12 +56,16 @@ async def ask(
     Raises:
         LlmError: the last failure, when the policy has no further attempt.
         Cancelled: the request's signal.
+        Exception: what a listener raised, or an adapter's exit as a failure.
     """
     signal, rng = request.signal or CancelToken(), rng or random.Random()
     retry = 0
     while True:
         signal.raise_if_cancelled()
-        reply, policy = await _attempt(llm, request, signal, subject)
+        try:
+            reply, policy = await _attempt(llm, request, signal, subject)
+        except BaseException as error:
+            raise contained(error, "a model call")  # noqa: B904 -- the same one, or made of it
         signal.raise_if_cancelled()
         finish = reply.finish
         if finish["kind"] not in ("error", "aborted"):

@@ -16,6 +16,7 @@ from dsh.kernel.task import KeptTask, retrieve
 from dsh.tools.error import ToolTimeoutError
 from dsh.tools.event import TOOLS_EXECUTE
 from dsh.tools.execution import ToolExecution, ToolResult
+from dsh.tools.foreign import exit_of
 from dsh.tools.leftover import leave_with
 from dsh.tools.outcome import failure_of, outcome_unknown
 from dsh.tools.registry import TOOLS
@@ -92,7 +93,11 @@ class Bounded:
 
 
 async def _awaited(following: Following) -> ToolResult:
-    return await following()
+    """A task of its own runs it, and no exit of foreign code may leave that."""
+    try:
+        return await following()
+    except BaseException as error:
+        raise exit_of(error, f"a listener of {TOOLS_EXECUTE.name}")  # noqa: B904 -- the same, or made of it
 
 
 def apply(ctx: Context, config: Config) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from dsh.errors import KernelError
 from dsh.kernel import Cancelled, CancelToken, Context
 from dsh.llm.adapter import LlmAdapter, ModelInfo, RetryPolicy
 from dsh.llm.auxiliary import Answer, ask
@@ -231,3 +232,12 @@ async def test_a_cancelled_task_closes_the_stream() -> None:
     with pytest.raises(asyncio.CancelledError):
         await asking
     assert model.closed == 1
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()])
+@aio
+async def test_an_exit_of_an_adapter_is_a_failure_of_the_call_and_of_nothing_else(
+    error: BaseException,
+) -> None:
+    with pytest.raises(KernelError, match=f"a model call raised {type(error).__name__}"):
+        await asyncio.create_task(asked(Model([error])))

@@ -164,6 +164,22 @@ async def test_a_deadline_of_somebody_else_is_no_timeout_of_ours(outside: bool) 
     await ctx.dispose()
 
 
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()])
+@aio
+async def test_an_exit_of_a_wrapper_further_in_is_the_calls_failure(error: BaseException) -> None:
+    ctx, tools = await mounted()
+    tools.register(tool())
+
+    async def leaves(execution: ToolExecution, following: Callable[[], Any]) -> Any:
+        await asyncio.sleep(0)
+        raise error
+
+    ctx.on(TOOLS_EXECUTE, leaves)
+
+    assert text(await tools.run(call())).startswith("Error: a listener of tools/execute failed: ")
+    await ctx.dispose()
+
+
 @pytest.mark.parametrize("given", [0, -1, 2**31, 1.5, "10", True])
 @aio
 async def test_what_the_schema_refuses(given: Any) -> None:
