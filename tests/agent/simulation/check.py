@@ -10,27 +10,29 @@ from dsh.session.event import SessionEvent
 from dsh.session.log import Session
 from dsh.session.restore import Restorer
 from dsh.session.verify.log import verify
-from tests.agent.simulation.world import Body, Record
+from tests.agent.simulation.record import Body, Life, Record
 
 
 def check(record: Record) -> None:
     """Everything at once."""
-    session = record.session
     check_quiet(record)
-    check_log(session)
-    check_pairs(session)
-    check_messages(session, record.sent)
-    for request in record.requests:
-        check_request(request)
-    check_prefixes(session, record.requests)
-    check_overlaps(record.bodies)
-    check_statuses(record.statuses)
+    for life in record.lives:
+        check_log(life.session)
+        check_pairs(life)
+        check_messages(life)
+        for request in life.requests:
+            check_request(request)
+        check_prefixes(life)
+        for body in life.bodies:
+            check_beside(body)
+        check_statuses(life.statuses)
 
 
 def check_quiet(record: Record) -> None:
-    """No task is left, and no exception went unnoticed."""
+    """No task and no listener is left, and no exception went unnoticed."""
     assert record.left == []
     assert record.errors == []
+    assert record.listeners_left == 0
 
 
 def check_log(session: Session) -> None:
@@ -51,8 +53,12 @@ def check_log(session: Session) -> None:
     assert verify(session).digests == requests
 
 
-def check_pairs(session: Session) -> None:
-    """Each call of a finished message has one `tool/call` and one result, both in the model's order."""
+def check_pairs(life: Life) -> None:
+    """Each call of a finished message has one `tool/call` and one result, both in the model's order.
+
+    Where the log was cut, calls that had not been logged have results that repair made up.
+    """
+    session = life.session
     asked: list[str] = []
     called: list[str] = []
     answered: list[str] = []
@@ -67,7 +73,8 @@ def check_pairs(session: Session) -> None:
                 if _is_append(event):
                     answered.append(event.data["message"]["source"]["callId"])
             case "step/end":
-                assert called == asked and answered == asked
+                was_cut = event.seq < life.inherited
+                assert called == (asked[: len(called)] if was_cut else asked) and answered == asked
                 asked, called, answered = [], [], []
 
 
@@ -75,8 +82,9 @@ def _is_append(event: SessionEvent) -> bool:
     return event.surface == "append"
 
 
-def check_messages(session: Session, sent: list[str]) -> None:
+def check_messages(life: Life) -> None:
     """Each message that was sent entered once, was dropped on the record, or still waits."""
+    session = life.session
     waiting: Counter[str] = Counter()
     entered: Counter[str] = Counter()
     cancelled: set[str] = set()
@@ -93,7 +101,7 @@ def check_messages(session: Session, sent: list[str]) -> None:
             cancelled.update(removed)
     waiting.update(lists["next-turn"] + lists["next-step"])
     aborted = {e.data["reason"]["kind"] for e in session.select("turn/end")} & {"aborted"}
-    for message_id in sent:
+    for message_id in life.sent:
         assert entered[message_id] <= 1 and waiting[message_id] <= 1
         assert not (entered[message_id] and waiting[message_id])
         if not entered[message_id] and not waiting[message_id] and message_id not in cancelled:
@@ -118,21 +126,20 @@ def check_request(request: LlmRequest) -> None:
     json.dumps([dict(m) for m in request.messages], ensure_ascii=False).encode()
 
 
-def check_prefixes(session: Session, requests: list[LlmRequest]) -> None:
+def check_prefixes(life: Life) -> None:
     """Where nothing on the surface was replaced, a request begins with the one before it."""
-    if session.replace_generation:
+    if life.session.replace_generation:
         return
-    for earlier, later in pairwise(requests):
+    for earlier, later in pairwise(life.requests):
         assert later.messages[: len(earlier.messages)] == earlier.messages
-        assert (later.system, later.tools) == (earlier.system, earlier.tools)
+        assert life.tools_changed or (later.system, later.tools) == (earlier.system, earlier.tools)
 
 
-def check_overlaps(bodies: list[Body]) -> None:
-    """Bodies that touch the same thing, or that want to be alone, do not overlap."""
-    for at, left in enumerate(bodies):
-        for right in bodies[at + 1 :]:
-            if _conflict(left, right):
-                assert left.ended_s is None or left.ended_s <= right.began_s or _was_given_up(left)
+def check_beside(body: Body) -> None:
+    """What ran when a body began touches nothing that it touches, and is less than the cap."""
+    beside = [other for other in body.beside if not _was_given_up(other)]
+    assert not any(_conflict(other, body) for other in beside)
+    assert len(beside) < body.cap
 
 
 def _was_given_up(body: Body) -> bool:

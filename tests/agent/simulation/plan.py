@@ -6,16 +6,28 @@ import msgspec
 from hypothesis import strategies as st
 
 Ms: TypeAlias = int
-CALL_TOOLS = ("reader", "writer", "loner", "safe", "missing")
 KEYS = ("a", "b")
-REPLY_KINDS = (
-    *("text", "text", "calls", "calls", "calls", "thought", "cut", "empty"),
-    *("retryable", "final", "overflow", "raise", "hang"),
+TOOLS = ("reader", "reader", "writer", "writer", "safe", "safe", "safe", "loner", "missing")
+"""More than once: more often."""
+OUTCOMES = (
+    *("ok", "ok", "ok", "ok", "ok", "ok", "ok", "long", "raise", "wrong type", "context", "conclude"),
+    *("steer", "cancel", "spawn", "deny", "ask", "ask"),
 )
+REPLIES = (
+    *("calls", "calls", "calls", "calls", "calls", "calls", "calls", "calls", "calls"),
+    *("text", "text", "thought", "cut", "empty", "retryable", "final", "overflow", "raise", "exit", "hang"),
+)
+SUMMARIES = ("text", "text", "text", "empty", "retryable", "raise", "exit", "hang")
 ACTS = (
-    *("followup", "followup", "steer", "inject", "cancel", "cancel keeping"),
-    *("maintain", "continue", "compact", "dispose"),
+    *("followup", "followup", "followup", "steer", "steer", "inject", "cancel", "cancel keeping", "continue"),
+    *("maintain", "compact", "cap", "tools again", "dispose", "end owner"),
 )
+LISTENED = (
+    *("agent/pre-step", "agent/request", "agent/request-error", "agent/turn-stopping", "agent/status"),
+    *("agent/inbox/inserted", "agent/inbox/claimed", "system-prompt/assemble", "llm/stream", "session/event"),
+    *("tools/pre-execute", "tools/execute", "tools/post-execute", "tools/result", "approval/request"),
+)
+DEEDS = ("raise", "exit", "delay", "stall", "wrong", "twice", "steer", "cancel")
 
 
 class CallPlan(msgspec.Struct, frozen=True):
@@ -24,11 +36,10 @@ class CallPlan(msgspec.Struct, frozen=True):
     tool: str
     key: str
     took_ms: Ms
-    outcome: Literal[
-        "ok", "long", "raise", "wrong type", "context", "conclude", "steer", "cancel", "spawn", "deny"
-    ]
+    outcome: str
+    """One of `OUTCOMES`."""
     heeds: bool
-    """Whether the body ends when its token is cancelled."""
+    """Whether the body ends when its token is cancelled; of an approval, whether it is given."""
     raw: str | None = None
     """The arguments as the model writes them, where they are broken."""
 
@@ -36,9 +47,8 @@ class CallPlan(msgspec.Struct, frozen=True):
 class ReplyPlan(msgspec.Struct, frozen=True):
     """One reply of the model."""
 
-    kind: Literal[
-        "text", "thought", "calls", "cut", "empty", "retryable", "final", "overflow", "raise", "hang"
-    ]
+    kind: str
+    """One of `REPLIES`."""
     calls: tuple[CallPlan, ...] = ()
     pieces: int = 1
     gap_ms: Ms = 0
@@ -51,19 +61,47 @@ class Act(msgspec.Struct, frozen=True):
     """Something from outside."""
 
     at_ms: Ms
-    what: Literal[
-        "followup",
-        "steer",
-        "inject",
-        "cancel",
-        "cancel keeping",
-        "maintain",
-        "continue",
-        "compact",
-        "dispose",
-    ]
+    what: str
+    """One of `ACTS`."""
     long: bool = False
     """A message that fills much of the window."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """What happens while one agent lives."""
+
+    replies: tuple[ReplyPlan, ...]
+    """By request; when they are used up the model answers with a text."""
+    summaries: str
+    """How requests for a summary are answered: one of `SUMMARIES`."""
+    acts: tuple[Act, ...]
+
+
+class Sequel(msgspec.Struct, frozen=True):
+    """How a log goes on when its agent is gone."""
+
+    way: Literal["resume", "fork"]
+    at_permille: int
+    """Where the log is cut, as if the process had been killed there; a fork begins at the turn before."""
+    part: Part
+
+
+class Story(msgspec.Struct, frozen=True):
+    """One session from its beginning, perhaps in two parts."""
+
+    part: Part
+    sequel: Sequel | None = None
+
+
+class Meddler(msgspec.Struct, frozen=True):
+    """A listener that does something once."""
+
+    event: str
+    """One of `LISTENED`."""
+    time: int
+    """Which time it is called, from 1."""
+    does: str
+    """One of `DEEDS`."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -74,16 +112,15 @@ class Limits(msgspec.Struct, frozen=True):
     turn_ms: Ms | None
     on_failure: Literal["park", "continue"]
     run_steps: int | None
-    default_timeout_ms: Ms | None
+    default_timeout_ms: Ms
     """Of tools that say nothing."""
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """One run."""
+    """One run: stories that happen at the same time in one composition."""
 
-    replies: tuple[ReplyPlan, ...]
-    """By request; when they are used up the model answers with a text."""
-    acts: tuple[Act, ...]
+    stories: tuple[Story, ...]
+    meddlers: tuple[Meddler, ...]
     limits: Limits
 
 
@@ -93,32 +130,17 @@ def _times(longest: Ms) -> st.SearchStrategy[Ms]:
 
 calls = st.builds(
     CallPlan,
-    tool=st.sampled_from(CALL_TOOLS),
+    tool=st.sampled_from(TOOLS),
     key=st.sampled_from(KEYS),
     took_ms=_times(9_000),
-    outcome=st.sampled_from(
-        [
-            "ok",
-            "ok",
-            "ok",
-            "long",
-            "raise",
-            "wrong type",
-            "context",
-            "conclude",
-            "steer",
-            "cancel",
-            "spawn",
-            "deny",
-        ]
-    ),
+    outcome=st.sampled_from(OUTCOMES),
     heeds=st.booleans(),
-    raw=st.sampled_from([None] * 8 + ["", "{", "[1]", '{"key": 7}', '{"took_ms": "x"}']),
+    raw=st.sampled_from([None] * 30 + ["", "{", "[1]", '{"key": 7}', '{"took_ms": "x"}']),
 )
 replies = st.builds(
     ReplyPlan,
-    kind=st.sampled_from(REPLY_KINDS),
-    calls=st.lists(calls, min_size=1, max_size=5).map(tuple),
+    kind=st.sampled_from(REPLIES),
+    calls=st.lists(calls, min_size=2, max_size=6).map(tuple),
     pieces=st.integers(1, 3),
     gap_ms=_times(3_000),
     input_tokens=st.sampled_from([0, 0, 10, 500, 3_000]),
@@ -129,18 +151,34 @@ acts = st.builds(
     what=st.sampled_from(ACTS),
     long=st.sampled_from([False, False, False, True]),
 )
+parts = st.builds(
+    Part,
+    replies=st.lists(replies, min_size=1, max_size=8).map(tuple),
+    summaries=st.sampled_from(SUMMARIES),
+    acts=st.lists(acts, max_size=5).map(lambda drawn: (Act(0, "followup"), *drawn)),
+)
+sequels = st.builds(
+    Sequel,
+    way=st.sampled_from(["resume", "fork"]),
+    at_permille=st.integers(0, 1_000).map(lambda n: 1_000 - n),
+    part=parts,
+)
+stories = st.builds(Story, part=parts, sequel=st.none() | sequels)
+meddlers = st.builds(
+    Meddler, event=st.sampled_from(LISTENED), time=st.integers(1, 4), does=st.sampled_from(DEEDS)
+)
 limits = st.builds(
     Limits,
-    cap=st.sampled_from([1, 2, 10]),
-    steps=st.sampled_from([None, None, 1, 2, 5]),
-    turn_ms=st.sampled_from([None, None, 1, 5_000]),
+    cap=st.sampled_from([10, 10, 2, 1]),
+    steps=st.sampled_from([None] * 6 + [1, 2, 5]),
+    turn_ms=st.sampled_from([None] * 6 + [1, 5_000]),
     on_failure=st.sampled_from(["park", "continue"]),
-    run_steps=st.sampled_from([None, None, 3]),
-    default_timeout_ms=st.sampled_from([1_800_000, 1_000]),
+    run_steps=st.sampled_from([None] * 6 + [3]),
+    default_timeout_ms=st.sampled_from([1_800_000, 1_800_000, 1_000]),
 )
 plans = st.builds(
     Plan,
-    replies=st.lists(replies, min_size=1, max_size=10).map(tuple),
-    acts=st.lists(acts, max_size=6).map(lambda drawn: (Act(0, "followup"), *drawn)),
+    stories=st.lists(stories, min_size=1, max_size=2).map(tuple),
+    meddlers=st.lists(meddlers, max_size=2).map(tuple),
     limits=limits,
 )

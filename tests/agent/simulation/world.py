@@ -1,25 +1,27 @@
 """Plays a plan through the real rows on a fake clock, and keeps what is to be judged afterwards."""
 
 import asyncio
-import json
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
+
+import msgspec
 
 from dsh.agent.contract import (
     AGENT_STATUS,
     Agent,
+    AgentHandle,
     AgentOptions,
     CreateAgent,
+    ResumeAgent,
     RunLimits,
 )
 from dsh.agent.registry import AGENTS
+from dsh.capabilities.approval import APPROVAL_REQUEST
 from dsh.capabilities.compaction import COMPACTION, CompactionError
-from dsh.kernel import CancelToken, Context
-from dsh.llm.adapter import LlmAdapter, ModelInfo
+from dsh.capabilities.settings import SETTINGS
+from dsh.kernel import CancelToken, Context, Fiber
 from dsh.llm.grammar import check_stream
 from dsh.llm.registry import LLM, LLM_STREAM, LlmRegistry
-from dsh.llm.request import LlmRequest
+from dsh.persistence.service import PERSISTENCE
 from dsh.plugins import (
     agent,
     agent_loop,
@@ -34,135 +36,78 @@ from dsh.plugins import (
     tool_result_pruner,
     tools,
 )
-from dsh.session.chunk import (
-    BlockEnd,
-    BlockStart,
-    Chunk,
-    Finish,
-    ReasoningDelta,
-    TextDelta,
-    ToolCallDelta,
-    UsageChunk,
-)
-from dsh.session.log import Session
+from dsh.session.fork import fork_of
 from dsh.session.message import user_message
-from dsh.tools.definition import TEXT_OUTPUT, Resources
-from dsh.tools.event import TOOLS_PRE_EXECUTE, Deny, PreDecision
-from dsh.tools.execution import ToolCall, ToolExecution
+from dsh.session.restore import restore
+from dsh.session.store import SESSION_EVENT, Appended
+from dsh.tools.event import TOOLS_PRE_EXECUTE
 from dsh.tools.registry import TOOLS
-from dsh.tools.typed import typed_tool
 from tests.agent.kit import settled
-from tests.agent.simulation.plan import Act, CallPlan, Limits, Plan, ReplyPlan
+from tests.agent.simulation.meddling import meddle
+from tests.agent.simulation.model import Model
+from tests.agent.simulation.plan import Act, Limits, Part, Plan, Story
+from tests.agent.simulation.record import Life, Record
+from tests.agent.simulation.toolbox import Toolbox, answerer, policy
 
-WINDOW_TOKENS = 4_000
 LONG_CHARS = 6_000
+OPTIONS = AgentOptions(provider="p", model="m")
 
 
-class Body:
-    """One run of a tool's body."""
-
-    def __init__(self, tool: str, key: str, began_s: float) -> None:
-        self.tool, self.key, self.began_s = tool, key, began_s
-        self.ended_s: float | None = None
-
-
-class Record:
-    """What a run left."""
+class Storage:
+    """Stands in for a storage: sessions that are cut where somebody says."""
 
     def __init__(self) -> None:
-        self.session: Session
-        self.sent: list[str] = []
-        """Ids of the messages that were handed to the agent."""
-        self.statuses: list[str] = []
-        self.requests: list[LlmRequest] = []
-        self.bodies: list[Body] = []
-        self.errors: list[str] = []
-        """What the loop of events was told of: exceptions nobody took."""
-        self.left: list[str] = []
-        """Tasks that were there when everything had been disposed of."""
-        self.hooks_left: Counter[str] = Counter()
+        self.cuts: dict[str, tuple[Any, list[Any]]] = {}
+
+    async def prepare(self, session_id: str) -> Any:
+        header, events = self.cuts[session_id]
+
+        class Prepared:
+            session = restore(header, events).open()
+
+            async def release(self) -> None:
+                await asyncio.sleep(0)
+
+        return Prepared()
 
 
-class Model(LlmAdapter):
-    """Answers by plan, and to a request for a summary with a short text."""
+class Cap:
+    """Stands in for the settings: one option of the loop can be changed."""
 
-    def __init__(self, plan: Plan, record: Record) -> None:
-        self._replies, self._record = list(plan.replies), record
+    def __init__(self) -> None:
+        self.now: int | None = None
 
-    def resolve_model(self, provider: str, model: str) -> ModelInfo:
-        return ModelInfo(
-            provider=provider, id=model, name=model, context_window=WINDOW_TOKENS, default_max_tokens=100
-        )
+    def register(self, namespace: str, schema: Any, *, base: Any, **_: Any) -> Any:
+        cap = self
 
-    async def stream(self, request: LlmRequest) -> AsyncIterator[Chunk]:
-        if request.purpose is not None:
-            reply = ReplyPlan("text")
-        else:
-            self._record.requests.append(request)
-            reply = self._replies.pop(0) if self._replies else ReplyPlan("text")
-        for chunk in _chunks(reply, len(self._record.requests)):
-            await asyncio.sleep(reply.gap_ms / 1000)
-            yield chunk
-        if reply.kind == "hang":
-            await (request.signal or CancelToken()).sleep(1e6)
-        if reply.kind == "raise":
-            raise ValueError("the adapter is broken")
+        class Scope:
+            def get(self) -> Any:
+                if namespace != "agent-loop" or cap.now is None:
+                    return base
+                return msgspec.structs.replace(base, max_parallel_tool_calls=cap.now)
 
+            def watch(self, _: Any) -> None:
+                return None
 
-def _chunks(reply: ReplyPlan, number: int) -> list[Chunk]:
-    usage: list[Chunk] = []
-    if reply.input_tokens:
-        usage = [UsageChunk({"inputTokens": reply.input_tokens, "outputTokens": 7})]
-    match reply.kind:
-        case "retryable" | "final" | "overflow":
-            code = {"retryable": "SERVER", "final": "QUOTA", "overflow": "CONTEXT_WINDOW_EXCEEDED"}[
-                reply.kind
-            ]
-            return [*usage, Finish({"kind": "error", "failure": {"message": "planned", "code": code}})]
-        case "empty":
-            return [*usage, Finish({"kind": "stop"})]
-        case "hang" | "raise":
-            return [BlockStart(0, "text"), *[TextDelta(0, "so ")] * (reply.pieces - 1)]
-    out: list[Chunk] = []
-    if reply.kind == "thought":
-        out += [BlockStart(0, "reasoning"), *[ReasoningDelta(0, "hm ")] * reply.pieces]
-        out.append(BlockEnd(0, {"type": "reasoning", "text": "hm " * reply.pieces}))
-    else:
-        out += [BlockStart(0, "text"), *[TextDelta(0, "word ")] * reply.pieces]
-        out.append(BlockEnd(0, {"type": "text", "text": "word " * reply.pieces}))
-    if reply.kind == "calls":
-        for index, call in enumerate(reply.calls, 1):
-            call_id, raw = f"c-{number}-{index}", arguments_of(call)
-            block = {"type": "tool-call", "id": call_id, "name": call.tool, "arguments": raw}
-            out += [
-                BlockStart(index, "tool-call"),
-                ToolCallDelta(index, call_id, call.tool, raw),
-                BlockEnd(index, block),
-            ]
-    finish = {"calls": "tool-calls", "cut": "max-tokens"}.get(reply.kind, "stop")
-    return [*out, *usage, Finish({"kind": finish})]
-
-
-def arguments_of(call: CallPlan) -> str:
-    """The arguments as the model writes them."""
-    if call.raw is not None:
-        return call.raw
-    fields = {"key": call.key, "took_ms": call.took_ms, "outcome": call.outcome, "heeds": call.heeds}
-    return json.dumps(fields)
+        return Scope()
 
 
 class World:
-    """One composition with one agent."""
+    """One composition, and the lives in it."""
 
     def __init__(self, ctx: Context, record: Record, limits: Limits) -> None:
         self._ctx, self._record, self._limits = ctx, record, limits
-        self._loop = asyncio.get_running_loop()
-        self._strays: set[asyncio.Task[None]] = set()
-        self.agent: Agent
-        self._dispose: Callable[[], Awaitable[None]]
+        self._lives: dict[str, Life] = {}
+        self._model = Model(self._lives.__getitem__)
+        self._toolbox = Toolbox(self._lives.__getitem__, self._send)
+        self._tools: Fiber
+        self._tools_change = asyncio.Lock()
+        self._storage, self._cap = Storage(), Cap()
 
     async def build(self, plan: Plan) -> None:
         ctx, limits = self._ctx, self._limits
+        ctx.provide(PERSISTENCE, self._storage)  # type: ignore[misc]
+        ctx.provide(SETTINGS, self._cap)  # type: ignore[misc]
         loop_config: dict[str, Any] = {"maxParallelToolCalls": limits.cap, "onTurnFailure": limits.on_failure}
         if limits.steps is not None:
             loop_config["maxStepsPerTurn"] = limits.steps
@@ -186,148 +131,124 @@ class World:
         mounted += [ctx.plugin(module, config) for module, config in rows]
         for fiber in mounted:
             await settled(fiber)
-        ctx.use(LLM).register_adapter(["p"], Model(plan, self._record))
+        ctx.use(LLM).register_adapter(["p"], self._model)
         ctx.on(LLM_STREAM, check_stream, prepend=True, global_=True)
-        ctx.on(AGENT_STATUS, lambda changed: self._record.statuses.append(changed.status))
-        ctx.on(TOOLS_PRE_EXECUTE, _policy)
-        self._register_tools()
-        handle = await ctx.use(AGENTS).create(
-            CreateAgent(
-                session_id="simulated",
-                cwd="/ws",
-                options=AgentOptions(provider="p", model="m"),
-                limits=RunLimits(steps=limits.run_steps),
-            )
-        )
-        self.agent, self._dispose = handle.agent, handle.dispose
-        self._record.session = handle.agent.session
+        ctx.on(AGENT_STATUS, lambda changed: self._lives[changed.agent.id].statuses.append(changed.status))
+        ctx.on(SESSION_EVENT, self._note_cap)
+        ctx.on(TOOLS_PRE_EXECUTE, policy)
+        ctx.on(APPROVAL_REQUEST, answerer)
+        for meddler in plan.meddlers:
+            meddle(ctx, meddler, self._send)
+        await self._mount_tools()
 
-    # -- tools -----------------------------------------------------------------------------------
+    async def _mount_tools(self) -> None:
+        self._tools = self._ctx.plugin(self._toolbox.register, name="toolbox", inject=[TOOLS])
+        await settled(self._tools)
 
-    def _register_tools(self) -> None:
-        for name in ("reader", "writer", "loner", "safe"):
-            self._ctx.use(TOOLS).register(
-                typed_tool(
-                    name=name,
-                    description=f"{name} of a simulated run",
-                    parameters={
-                        "key": {"type": "string", "required": True},
-                        "took_ms": {"type": "integer", "required": True},
-                        "outcome": {"type": "string", "required": True},
-                        "heeds": {"type": "boolean", "required": True},
-                    },
-                    output=TEXT_OUTPUT,
-                    execute=self._body(name),
-                    concurrency_safe=name == "safe",
-                    resources=_RESOURCES.get(name),
-                )
-            )
+    def _note_cap(self, appended: Appended) -> None:
+        if appended.event.type == "assistant/message":
+            self._lives[appended.session.id].cap = self._cap.now or self._limits.cap
 
-    def _body(self, tool: str) -> Callable[[Any, ToolExecution], Awaitable[Any]]:
-        async def run(args: Any, execution: ToolExecution) -> Any:
-            body = Body(tool, args["key"], self._loop.time())
-            self._record.bodies.append(body)
-            try:
-                return await self._do(args, execution)
-            finally:
-                body.ended_s = self._loop.time()
-
-        return run
-
-    async def _do(self, args: Any, execution: ToolExecution) -> Any:
-        seconds = args["took_ms"] / 1000
-        match args["outcome"]:
-            case "steer":
-                self.send("steer", long=False)
-            case "cancel":
-                self.agent.cancel({"kind": "user"}, keep_inbox=True)
-            case "spawn":
-                self._strays.add(stray := asyncio.create_task(asyncio.sleep(seconds)))
-                stray.add_done_callback(self._strays.discard)
-        if args["heeds"]:
-            await execution.signal.sleep(seconds)
-        else:
-            await asyncio.sleep(seconds)
-        match args["outcome"]:
-            case "raise":
-                raise RuntimeError("planned")
-            case "wrong type":
-                return {"no": "text"}
-            case "long":
-                return "long " * 1_000
-            case "context":
-                execution.defer_context(user_message("a note", {"kind": "plugin", "plugin": "simulation"}))
-            case "conclude":
-                execution.conclude_turn()
-        return "ok"
-
-    # -- what comes from outside -----------------------------------------------------------------
-
-    def send(self, how: str, *, long: bool) -> None:
+    def _send(self, to: Agent, how: str, *, long: bool = False) -> None:
         message = user_message("word " * (LONG_CHARS // 5) if long else "a message")
-        self._record.sent.append(message["id"])
-        {"followup": self.agent.followup, "steer": self.agent.steer, "inject": self.agent.inject}[how](
-            message
+        self._lives[to.id].sent.append(message["id"])
+        {"followup": to.followup, "steer": to.steer, "inject": to.inject}[how](message)
+
+    # -- stories ---------------------------------------------------------------------------------
+
+    async def tell(self, name: str, story: Story) -> None:
+        """One session from its beginning to the end of its last agent."""
+        life = Life(name)
+        await self._live(life, story.part, CreateAgent(session_id=name, cwd="/ws", **self._options()))
+        if story.sequel is None:
+            return
+        events = [event.to_json() for event in life.session.events()]
+        events = events[: len(events) * story.sequel.at_permille // 1000]
+        request = self._resumed(life, events) if story.sequel.way == "resume" else self._forked(life, events)
+        if request is not None:
+            await self._live(Life(request.session_id or name, story.sequel.way), story.sequel.part, request)
+
+    def _options(self) -> dict[str, Any]:
+        return {"options": OPTIONS, "limits": RunLimits(steps=self._limits.run_steps)}
+
+    def _resumed(self, life: Life, events: list[Any]) -> ResumeAgent:
+        self._storage.cuts[life.name] = (life.session.header, events)
+        return ResumeAgent(session_id=life.name, **self._options())
+
+    def _forked(self, life: Life, events: list[Any]) -> CreateAgent | None:
+        ends = [event["seq"] for event in events if event["type"] == "turn/end"]
+        if not ends:
+            return None
+        seed = fork_of(life.session, ends[-1])
+        return CreateAgent(
+            session_id=f"{life.name}-fork",
+            parent_session=life.name,
+            seed=list(seed.entries),
+            seed_length=seed.seed_length,
+            **self._options(),
         )
 
-    async def act(self, act: Act) -> None:
+    async def _live(self, life: Life, part: Part, request: CreateAgent | ResumeAgent) -> None:
+        self._record.lives.append(life)
+        self._lives[life.name] = life
+        self._model.replies[life.name] = list(part.replies)
+        self._model.summaries[life.name] = part.summaries
+        owner = self._ctx.inject([AGENTS], lambda ctx: None)
+        await settled(owner)
+        agents = owner.ctx.use(AGENTS)
+        made = agents.create(request) if isinstance(request, CreateAgent) else agents.resume(request)
+        handle = await made
+        life.session, life.inherited = handle.agent.session, handle.agent.session.first_live_seq
+        await asyncio.gather(*(self._act(handle, owner, act) for act in part.acts))
+        await handle.agent.when_idle()
+        await handle.dispose()
+        await owner.dispose()
+
+    async def _act(self, handle: AgentHandle, owner: Fiber, act: Act) -> None:
         await asyncio.sleep(act.at_ms / 1000)
         match act.what:
             case "followup" | "steer" | "inject":
-                self.send(act.what, long=act.long)
+                self._send(handle.agent, act.what, long=act.long)
             case "cancel" | "cancel keeping":
-                self.agent.cancel({"kind": "user"}, keep_inbox=act.what == "cancel keeping")
+                handle.agent.cancel({"kind": "user"}, keep_inbox=act.what == "cancel keeping")
             case "continue":
-                self.agent.continue_pending()
+                handle.agent.continue_pending()
             case "maintain":
-                await self._maintain()
+                await self._maintain(handle.agent)
             case "compact":
-                await self._compact()
+                await self._compact(handle.agent)
+            case "cap":
+                self._cap.now = 1 if act.long else 3
+            case "tools again":
+                async with self._tools_change:
+                    await self._tools.dispose()
+                    await self._mount_tools()
+                for life in self._record.lives:
+                    life.tools_changed = True
             case "dispose":
-                await self._dispose()
+                await handle.dispose()
+            case "end owner":
+                await owner.dispose()
 
-    async def _maintain(self) -> None:
+    async def _maintain(self, subject: Agent) -> None:
         async def job(token: CancelToken) -> None:
             await asyncio.sleep(0.05)
 
-        if self.agent.status == "idle":
+        if subject.status == "idle":
             try:
-                await self.agent.run_maintenance(job)
+                await subject.run_maintenance(job)
             except Exception as error:
                 if getattr(error, "code", None) != "busy":
                     raise
 
-    async def _compact(self) -> None:
+    async def _compact(self, subject: Agent) -> None:
         try:
-            await self._ctx.use(COMPACTION).compact_now(self.agent)
+            await self._ctx.use(COMPACTION).compact_now(subject)
         except CompactionError:
             return
 
-    async def finish(self) -> None:
-        """Let the agent come to rest, and end it."""
-        await self.agent.when_idle()
-        await self._dispose()
-        while self._strays:
-            await asyncio.wait(tuple(self._strays))
-
-
-async def _policy(execution: ToolExecution, following: Callable[[], Awaitable[PreDecision]]) -> PreDecision:
-    arguments = execution.arguments
-    if isinstance(arguments, dict) and arguments.get("outcome") == "deny":
-        await asyncio.sleep(0.001)
-        return Deny("planned")
-    return await following()
-
-
-def _reads(args: Any, call: ToolCall) -> Resources:
-    return Resources(reads=frozenset({args["key"]}))
-
-
-def _writes(args: Any, call: ToolCall) -> Resources:
-    return Resources(writes=frozenset({args["key"]}))
-
-
-_RESOURCES: dict[str, Callable[[Any, ToolCall], Resources | None]] = {"reader": _reads, "writer": _writes}
+    async def end(self) -> None:
+        await self._toolbox.strays_end()
 
 
 async def play(plan: Plan) -> Record:
@@ -341,11 +262,12 @@ async def play(plan: Plan) -> Record:
     try:
         world = World(ctx, record, plan.limits)
         await world.build(plan)
-        await asyncio.gather(*(world.act(act) for act in plan.acts))
-        await world.finish()
+        await asyncio.gather(*(world.tell(f"s{n}", story) for n, story in enumerate(plan.stories)))
+        await world.end()
     finally:
         await ctx.dispose()
     for _ in range(5):
         await asyncio.sleep(0)
     record.left = [repr(task) for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    record.listeners_left = ctx.kernel.events.count()
     return record
