@@ -44,11 +44,13 @@ FAILED = 1
 AT_LIMIT = 5
 OUT_OF_TIME = 124
 _LIMITS = {
-    "limit:steps": ("steps", "maxSteps", "maxStepsPerTurn"),
-    "limit:tokens": ("tokens", "maxTokensTotal", "maxTokensPerTurn"),
-    "limit:timeout": ("time", "timeoutMs", "maxTurnMs"),
+    "limit:steps": ("steps", "headless-runner.maxSteps or agent-loop.maxStepsPerTurn", AT_LIMIT),
+    "limit:tokens": ("tokens", "headless-runner.maxTokensTotal or agent-loop.maxTokensPerTurn", AT_LIMIT),
+    "limit:timeout": ("time", "headless-runner.timeoutMs or agent-loop.maxTurnMs", OUT_OF_TIME),
+    "limit:repeat": ("equal calls in a row", "repeat-tool-reminder.endTurnAt", AT_LIMIT),
 }
-"""What a limit counts, and where it is set: in this row for the run, in row `agent-loop` for each turn."""
+"""What a limit counts, the rows and keys that set it, and the exit code."""
+NO_ANSWER = "dsh: the task ended without an answer; dsh sessions show last tells what was done"
 HELD = "headless-runner is doing its task"
 """Why no edit of the composition may restart this row, or what it uses, before the end."""
 
@@ -114,7 +116,7 @@ def judge(outcome: Outcome) -> tuple[int, str | None]:
         return FAILED, "dsh: the task was never taken up: no turn ran"
     match reason["kind"]:
         case "completed":
-            return 0, None
+            return 0, None if outcome.text.strip() else NO_ANSWER
         case "error":
             return _judge_error(reason["error"])
         case "max-tokens":
@@ -136,9 +138,7 @@ def _judge_error(error: dict[str, Any]) -> tuple[int, str]:
 def _judge_cause(kind: str, cause: dict[str, Any]) -> tuple[int, str]:
     name = cause.get("reason") or cause.get("kind")
     if name in _LIMITS:
-        what, of_run, of_turn = _LIMITS[name]
-        code = OUT_OF_TIME if what == "time" else AT_LIMIT
-        where = f"headless-runner.{of_run}, agent-loop.{of_turn}"
+        what, where, code = _LIMITS[name]
         return code, f"dsh: stopped at the limit of {what} ({where}); a higher one lets it go on"
     because = f" ({name})" if name else ""
     return (AT_LIMIT if str(name).startswith("limit:") else FAILED), f"dsh: the turn ended {kind}{because}"

@@ -120,8 +120,8 @@ FAST = """
         ({"text": []}, 1, "\n", "EMPTY_RESPONSE", "EMPTY_RESPONSE"),
         ({"text": [], "usage": None}, 1, "\n", "EMPTY_RESPONSE", "EMPTY_RESPONSE"),
         ({"text": ["a"], "finish": "banana"}, 1, "\n", "model stopped: banana", "BANANA"),
-        ({"reasoning": ["hm"]}, 0, "\n", "", {"kind": "completed"}),
-        ({"text": [" \n"]}, 0, " \n\n", "", {"kind": "completed"}),
+        ({"reasoning": ["hm"]}, 0, "\n", "without an answer", {"kind": "completed"}),
+        ({"text": [" \n"]}, 0, " \n\n", "without an answer", {"kind": "completed"}),
         ({"text": ["answer"], "finish": "tool_calls"}, 0, "answer\n", "", {"kind": "completed"}),
     ],
 )

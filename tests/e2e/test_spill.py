@@ -91,7 +91,7 @@ def test_a_model_that_repeats_one_call_for_ever_ends_with_a_logged_reason(
     done = space.run("run", "go")
 
     assert done.code == 5
-    assert "limit:repeat" in done.stderr
+    assert "repeat-tool-reminder.endTurnAt" in done.stderr
     assert (space.work / "ran.txt").read_text() == "again\n" * 19
     assert len(model.bodies()) == 30
     [log] = space.logs()

@@ -201,6 +201,14 @@ async def test_white_space_counts_as_text() -> None:
     assert ("stdout", " \n") in await World(turns(["x"], [" "])).run()
 
 
+@aio
+async def test_a_task_that_is_complete_without_a_word_says_so_and_is_no_failure() -> None:
+    deeds = await World(turns([], [" "])).run()
+    [notice] = [told for kind, told in deeds if kind == "stderr"]
+    assert "ended without an answer" in str(notice) and "dsh sessions show last" in str(notice)
+    assert deeds[-1] == ("exit", 0)
+
+
 def stopped(why: str) -> dict[str, Any]:
     return {"kind": "aborted", "reason": {"kind": "hook", "reason": why}}
 
@@ -210,10 +218,15 @@ def stopped(why: str) -> dict[str, Any]:
     [
         ({"kind": "max-tokens"}, 1, "limit of output tokens"),
         ({"kind": "blocked"}, 1, "refused"),
-        (stopped("limit:steps"), 5, "limit of steps (headless-runner.maxSteps, agent-loop.maxStepsPerTurn)"),
+        (
+            stopped("limit:steps"),
+            5,
+            "limit of steps (headless-runner.maxSteps or agent-loop.maxStepsPerTurn)",
+        ),
         (stopped("limit:tokens"), 5, "limit of tokens"),
         (stopped("limit:timeout"), 124, "limit of time"),
-        (stopped("limit:repeat"), 5, "aborted (limit:repeat)"),
+        (stopped("limit:repeat"), 5, "limit of equal calls in a row (repeat-tool-reminder.endTurnAt)"),
+        (stopped("limit:other"), 5, "aborted (limit:other)"),
         (stopped("ask:refused"), 1, "aborted (ask:refused)"),
         ({"kind": "aborted", "reason": {"kind": "parent"}}, 1, "aborted (parent)"),
         (
