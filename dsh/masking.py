@@ -4,16 +4,17 @@ import re
 
 MASK = "***"
 
-_KEY = re.compile(
+# Each is compiled when something is masked first: a run that shows nothing does without.
+_KEY = (
     r"\b(?:(?P<key>[spr]k[-_])[A-Za-z0-9][A-Za-z0-9_\-]{6,}"
     r"|(?P<word>(?:api|key|token)[-_])(?=[A-Za-z_\-]*[0-9])[A-Za-z0-9][A-Za-z0-9_\-]{6,})"
 )
-_SECRET_NAME = re.compile(
+_SECRET_NAME = (
     r"(?:(?:^|[-_. ])|(?<=[a-z0-9])(?=[A-Z]))"
     r"(?i:token|password|passwd|passphrase|secret|credential|authorization|(?:api|access|secret|private)[-_]?key)\Z"
 )
-_AUTHORIZATION = re.compile(r"\b(Bearer|Basic)\s+[A-Za-z0-9._~+/=\-]{6,}", re.IGNORECASE)
-_USER = re.compile(r"(?<=://)[^/?#\s]+@")
+_AUTHORIZATION = r"(?i:\b(Bearer|Basic)\s+[A-Za-z0-9._~+/=\-]{6,})"
+_USER = r"(?<=://)[^/?#\s]+@"
 
 
 def masked(text: str) -> str:
@@ -22,8 +23,8 @@ def masked(text: str) -> str:
     `sk-…` keeps its prefix and `Bearer …` its scheme. A key of another form is not recognised: whoever
     knows it replaces it first.
     """
-    text = masked_urls(_AUTHORIZATION.sub(rf"\1 {MASK}", text))
-    return _KEY.sub(lambda found: f"{found['key'] or found['word']}{MASK}", text)
+    text = masked_urls(re.sub(_AUTHORIZATION, rf"\1 {MASK}", text))
+    return re.sub(_KEY, lambda found: f"{found['key'] or found['word']}{MASK}", text)
 
 
 def masked_value(key: str, value: str) -> str:
@@ -32,9 +33,9 @@ def masked_value(key: str, value: str) -> str:
     `token`, `dbPassword` and `x-api-key` do; `tokenizer`, `maxTokens` and `apiKeyEnv` do not.
     """
     shown = masked(value)
-    return MASK if value and shown == value and _SECRET_NAME.search(key) else shown
+    return MASK if value and shown == value and re.search(_SECRET_NAME, key) else shown
 
 
 def masked_urls(text: str) -> str:
     """The text with `***` in place of user and password in every URL."""
-    return _USER.sub(f"{MASK}@", text) if "@" in text else text
+    return re.sub(_USER, f"{MASK}@", text) if "@" in text else text

@@ -1,21 +1,19 @@
 """What an agent is doing; the public status is only whether a driver runs (`spec/agent-loop.md` §2)."""
 
-from dataclasses import dataclass
+import msgspec
 
 from dsh.agent.contract import AgentStatus
 from dsh.kernel import CancelToken
 
 
-@dataclass(slots=True)
-class Idle:
+class Idle(msgspec.Struct):
     """Nothing runs."""
 
     last_turn: int
     """The number of the last turn in the log, 0 when there is none."""
 
 
-@dataclass(slots=True)
-class Maintenance:
+class Maintenance(msgspec.Struct):
     """A maintenance job holds the agent; for everybody else it is idle."""
 
     token: CancelToken
@@ -27,8 +25,7 @@ class Maintenance:
         self.wake_requested = False
 
 
-@dataclass(slots=True)
-class Running:
+class Running(msgspec.Struct):
     """A driver runs: `turn` is the open or last turn, `step` its open or last step (0 before the first)."""
 
     token: CancelToken

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
+from types import FunctionType
 from typing import Any, TypeVar
 
 import msgspec
@@ -79,6 +80,8 @@ def identity_of(plugin: Any) -> Any:
 
 
 def _takes_two(body: Any) -> bool:
+    if type(body) is FunctionType and body.__code__.co_argcount == 2 and not hasattr(body, "__wrapped__"):
+        return True  # as nearly all are; to make a signature takes long
     try:
         return len(inspect.signature(body).parameters) > 1
     except (TypeError, ValueError):  # a builtin that tells nothing of its parameters

@@ -92,6 +92,8 @@ def _cleaned(kind: Any, value: Any, path: str, on_unknown: UnknownKey | None) ->
     """Drop null entries where the field has no null, and unknown keys if somebody wants to be told."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ValidationError("expected a finite number", path)
+    if isinstance(value, Mapping) and not value:
+        return {}  # most rows say nothing, and to read the types of a struct takes long
     if isinstance(value, Mapping) and (fields := fields_of(kind, value)) is not None:
         kept = {}
         for key, item in value.items():

@@ -8,19 +8,20 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from dsh.capabilities.http import HttpClient, HttpError, HttpStream
 from dsh.kernel import CancelToken
 from dsh.llm.chat_completions import ChatTranslator
 from dsh.llm.chat_wire import decode_event
-from dsh.llm.classify import classify_error_object, classify_status, decode_body, request_id
-from dsh.llm.failure import LlmError, LlmFailure
+from dsh.llm.endpoint import Endpoint
+from dsh.llm.failure import LlmError
 from dsh.llm.sse import SseEvent, SseParser
-from dsh.llm.watchdog import StreamLimits, Watchdog
-from dsh.llm.wording import looks_like_html, page_text, presentable
+from dsh.llm.watchdog import Watchdog
 from dsh.session.chunk import Chunk
+
+if TYPE_CHECKING:
+    from dsh.llm.refusal import Refusal
 
 DONE = b"[DONE]"
 MAX_BLANK_BYTES = 4096
@@ -30,26 +31,6 @@ ERROR_BODY_S = 5.0
 """How long the body of an answer that is no stream is waited for; what it says only adds to the status."""
 DRAIN_S = 0.05
 """How long the end of the body is waited for after `[DONE]`, so that the connection can be used again."""
-
-
-class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """Where and how to ask: one snapshot of the settings, taken before anything is awaited."""
-
-    url: str
-    headers: Mapping[str, str]
-    provider: str
-    """Display name."""
-    shown_url: str
-    """The base URL as it may appear in messages."""
-    secret: str
-    limits: StreamLimits
-    key_origin: str
-    """The variable or file that the key came from, for the message of a refused one."""
-    longest_wait_ms: float | None = None
-    """Longer waits that the provider asks for end the turn; the message then names the wait."""
-
-    def __repr__(self) -> str:
-        return f"Endpoint({self.shown_url})"  # neither the key nor the headers that hold it
 
 
 class ChatAttempt:
@@ -81,7 +62,9 @@ class ChatAttempt:
         complete = False
         try:
             stream = await self._open(body, watchdog)
-            translator = ChatTranslator(self._in_band, shown=self._shown)
+            translator = ChatTranslator(
+                lambda error: self._refusal.in_band(error), shown=lambda text: self._refusal.shown(text)
+            )
             parser = SseParser()
             out: list[Chunk] = []
             failure: LlmError | None = None
@@ -94,12 +77,12 @@ class ChatAttempt:
                     if not start and len(head) < MAX_BLANK_BYTES:
                         continue
                     if start and start in b"{[<":
-                        raise await self._no_stream(head, stream, watchdog)
+                        raise self._refusal.of_body(head + await self._rest(stream, watchdog))
                     data, head = head, None
                 try:
                     complete = self._translate(_events(parser, data), translator, out)
                     if not complete and not data:
-                        failure = self._fail(
+                        failure = self._refusal.failed(
                             "STREAM_CLOSED", f"{where} closed the stream before its end ([DONE])"
                         )
                 except LlmError as error:
@@ -110,7 +93,7 @@ class ChatAttempt:
                         yield chunk
                     out.clear()
             if failure is not None:
-                raise self._with_request_id(failure)
+                raise self._refusal.named(failure)
             for chunk in translator.finish():
                 yield chunk
         finally:
@@ -126,7 +109,7 @@ class ChatAttempt:
             if payload[:1] == b"[" and payload.strip() == DONE:
                 return True
             if name == b"error":
-                raise LlmError(self._in_band_bytes(payload))
+                raise self._refusal.of_event(payload)
             if payload and not payload.isspace():
                 translator.push(payload, out)
         return False
@@ -137,7 +120,7 @@ class ChatAttempt:
             with watchdog:
                 stream = await self._http.open("POST", endpoint.url, headers=endpoint.headers, content=body)
         except HttpError as error:
-            message = f"cannot reach {endpoint.shown_url}: {self._shown(str(error))}"
+            message = f"cannot reach {endpoint.shown_url}: {self._refusal.shown(str(error))}"
             if error.hint:
                 message += f"; {error.hint}"
             raise LlmError.of(error.code or "TRANSPORT", message) from error
@@ -154,59 +137,18 @@ class ChatAttempt:
             with watchdog:
                 return await stream.read()
         except HttpError as error:
-            reason = self._shown(str(error))
-            raise self._fail(
+            reason = self._refusal.shown(str(error))
+            raise self._refusal.failed(
                 "TRANSPORT", f"the connection to {self._endpoint.shown_url} broke: {reason}"
             ) from error
 
     async def _refused(self, stream: HttpStream, watchdog: Watchdog) -> LlmError:
         """The failure behind an answer without a stream."""
         if stream.status == 204:
-            return self._fail(
+            return self._refusal.failed(
                 "EMPTY_RESPONSE", f"{self._endpoint.provider} answered without a body (HTTP 204)"
             )
-        body = await self._rest(stream, watchdog)
-        failure = classify_status(
-            stream.status,
-            body,
-            stream.headers,
-            provider=self._endpoint.provider,
-            host=self._endpoint.shown_url,
-            now_s=self._clock(),
-            secret=self._endpoint.secret,
-        )
-        message, wait_ms, longest_ms = (
-            failure.message,
-            failure.provider_retry_after_ms,
-            self._endpoint.longest_wait_ms,
-        )
-        if failure.code == "AUTH":
-            message += f" (the key came from {self._endpoint.key_origin})"
-        if wait_ms is not None and longest_ms is not None and wait_ms > longest_ms:
-            message += (
-                f" (the provider asks to wait {wait_ms / 1000:g} s, longer than maxProviderDelayMs allows)"
-            )
-        return LlmError(msgspec.structs.replace(failure, message=message))
-
-    async def _no_stream(self, head: bytes, stream: HttpStream, watchdog: Watchdog) -> LlmError:
-        """The failure behind a success whose body is a page or plain JSON instead of a stream."""
-        body = head + await self._rest(stream, watchdog)
-        text = decode_body(body, self._headers.get("content-type", ""))
-        where = self._endpoint.shown_url
-        if looks_like_html(text):
-            said = self._shown(page_text(text)) or "it holds no text"
-            return self._fail(
-                "MALFORMED_RESPONSE",
-                f"{where} answered with a web page, perhaps a login page of the network: {said}",
-            )
-        try:
-            value = msgspec.json.decode(text.encode())
-        except msgspec.DecodeError:
-            value = None
-        if isinstance(value, dict) and value.get("error"):
-            return LlmError(self._in_band(value["error"]))
-        said = self._shown(text)[:120]
-        return self._fail("MALFORMED_RESPONSE", f"{where} answered with JSON instead of a stream: {said}")
+        return self._refusal.of_status(stream.status, await self._rest(stream, watchdog), self._clock())
 
     async def _rest(self, stream: HttpStream, watchdog: Watchdog) -> bytes:
         """What else the body of a failed answer says, as far as it comes soon: the status says enough."""
@@ -222,40 +164,12 @@ class ChatAttempt:
                 raise
         return b"".join(pieces)[:MAX_ERROR_BODY_BYTES]
 
-    def _shown(self, text: str) -> str:
-        """Foreign text as part of a message: one short line without the key."""
-        return presentable(text, self._endpoint.secret)
+    @property
+    def _refusal(self) -> "Refusal":
+        """What puts failures into words."""
+        from dsh.llm.refusal import Refusal
 
-    def _in_band(self, error: object) -> LlmFailure:
-        return classify_error_object(
-            error,
-            provider=self._endpoint.provider,
-            headers=self._headers,
-            secret=self._endpoint.secret,
-        )
-
-    def _in_band_bytes(self, payload: bytes) -> LlmFailure:
-        """The failure behind an event of type `error`: an error object, an `error` member, plain words."""
-        value: object
-        try:
-            value = msgspec.json.decode(payload)
-        except msgspec.DecodeError:
-            value = payload.decode("utf-8", "replace")
-        if isinstance(value, dict) and value.get("error"):
-            value = value["error"]
-        return self._in_band(value)
-
-    def _fail(self, code: str, message: str) -> LlmError:
-        name = request_id(self._headers, self._endpoint.secret)
-        return LlmError(LlmFailure(message, code, request_id=name))
-
-    def _with_request_id(self, error: LlmError) -> LlmError:
-        name = request_id(self._headers, self._endpoint.secret)
-        if error.failure.request_id is not None or name is None:
-            return error
-        made = LlmError(msgspec.structs.replace(error.failure, request_id=name), hint=error.hint)
-        made.__cause__ = error.__cause__
-        return made
+        return Refusal(self._endpoint, self._headers)
 
 
 def _events(parser: SseParser, data: bytes) -> list[SseEvent]:

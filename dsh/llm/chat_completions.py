@@ -15,7 +15,6 @@ from dsh.llm.chat_wire import WireChoice, WireToolCall, decode_event, usage_of
 from dsh.llm.failure import LlmError, LlmFailure
 from dsh.llm.memo import Seen
 from dsh.llm.tool_call_merge import ToolCallMerge
-from dsh.llm.wording import presentable
 from dsh.session.chunk import (
     BlockEnd,
     BlockStart,
@@ -170,7 +169,7 @@ class ChatTranslator:
         self,
         on_error: Callable[[Any], LlmFailure],
         *,
-        shown: Callable[[str], str] = presentable,
+        shown: Callable[[str], str],
         new_id: Callable[[], str] = new_call_id,
     ) -> None:
         """

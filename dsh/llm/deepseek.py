@@ -18,9 +18,10 @@ from dsh.llm.adapter import (
     ReasoningInfo,
     RetryPolicy,
 )
-from dsh.llm.attempt import ChatAttempt, Endpoint
+from dsh.llm.attempt import ChatAttempt
 from dsh.llm.chat_completions import WireHistory, encode_wire, wire_tools
 from dsh.llm.credential import KeySources, find_key
+from dsh.llm.endpoint import Endpoint
 from dsh.llm.failure import LlmError
 from dsh.llm.request import LlmRequest
 from dsh.llm.stream import close_stream

@@ -7,6 +7,7 @@ from typing import Any
 from dsh.llm.chat_completions import ChatTranslator
 from dsh.llm.failure import LlmFailure
 from dsh.llm.request import LlmCallConfig, LlmRequest
+from dsh.llm.wording import presentable
 from dsh.session.chunk import Chunk, Finish
 from dsh.session.message import Message, ToolSchema, assistant_message, tool_result_message, user_message
 
@@ -73,7 +74,9 @@ def translate(*payloads: bytes) -> list[Chunk]:
     """The chunks of a stream that ends as it should. Made-up call ids are `made-1`, `made-2`, …"""
     made = iter(range(1, 100))
     translator = ChatTranslator(
-        lambda error: LlmFailure(str(error), "IN_BAND"), new_id=lambda: f"made-{next(made)}"
+        lambda error: LlmFailure(str(error), "IN_BAND"),
+        shown=presentable,
+        new_id=lambda: f"made-{next(made)}",
     )
     out: list[Chunk] = []
     for payload in payloads:
