@@ -12,37 +12,25 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from dsh.agent.contract import Agent, AgentOptions, CreateAgent
 from dsh.agent.registry import AGENTS
 from dsh.capabilities.http import HTTP
-from dsh.capabilities.launch import LAUNCH_ENVIRONMENT
+from dsh.capabilities.launch import HOME_PATH, LAUNCH_ENVIRONMENT
+from dsh.composition.compose import compose
 from dsh.composition.environment import Environment
+from dsh.composition.home import HomePaths
+from dsh.composition.mount.loader import Facts, Loader
+from dsh.composition.profile import PATCH_FILE, PROFILE_FILE, profile_folder
 from dsh.kernel import Context
 from dsh.llm.adapter import LlmAdapter, ModelInfo
 from dsh.llm.chat_completions import encode_wire, wire_messages
 from dsh.llm.registry import LLM
 from dsh.llm.request import LlmRequest
-from dsh.plugins import (
-    agent,
-    agent_loop,
-    llm,
-    llm_deepseek,
-    llm_retry,
-    session,
-    session_checkpoint_policy,
-    session_persistence_jsonl,
-    session_projection,
-    session_stats,
-    system_prompt,
-    token_meter,
-    tools,
-)
 from dsh.session.chunk import BlockEnd, BlockStart, Chunk, Finish, TextDelta, ToolCallDelta, UsageChunk
 from dsh.session.log import Session
 from dsh.session.message import user_message
@@ -86,28 +74,23 @@ class Script(LlmAdapter):
 
 @asynccontextmanager
 async def composition(root: Path, url: str | None) -> AsyncIterator[Context]:
-    """The rows, with their logs below `root` and the provider at `url`."""
+    """The rows that every profile starts from, but its bash; home below `root`, the provider at `url`."""
+    home = root / "home"
+    profile = profile_folder(home, "steps") / PROFILE_FILE
+    profile.parent.mkdir(parents=True)
+    profile.write_text("bundles: [base]\n")
+    profile.with_name(PATCH_FILE).write_text("- id: tool-bash\n  disabled: true\n")
+    variables = {"DEEPSEEK_API_KEY": "benchmark", "DSH_PERMISSION_MODE": "danger-full-access"}
+    if url is not None:
+        variables["DEEPSEEK_BASE_URL"] = url
     ctx = Context()
-    ctx.provide(LAUNCH_ENVIRONMENT, Environment({"DEEPSEEK_API_KEY": "benchmark"}, []))
-    rows: Sequence[tuple[ModuleType, dict[str, Any]]] = (
-        (session, {}),
-        (session_persistence_jsonl, {"root": str(root)}),
-        (session_checkpoint_policy, {}),
-        (session_projection, {}),
-        (session_stats, {}),
-        (token_meter, {}),
-        (llm, {}),
-        (llm_retry, {}),
-        (llm_deepseek, {"baseURL": url} if url else {}),
-        (agent, {}),
-        (tools, {}),
-        (system_prompt, {}),
-        (agent_loop, {}),
-    )
+    ctx.provide(LAUNCH_ENVIRONMENT, Environment(variables, []))
+    ctx.provide(HOME_PATH, HomePaths(home))
     try:
-        fibers = [ctx.plugin(module, config) for module, config in rows]
-        while waiting := [fiber for fiber in fibers if not fiber.is_active]:
-            await asyncio.gather(*waiting)
+        loader = Loader(ctx, Facts(home, "steps", str(root), variables))
+        await loader.load(compose("steps", [], home))
+        loader.require_active()
+        gc.freeze()  # as the start of the program does
         for name in ("look", "bash"):
             ctx.use(TOOLS).register(
                 typed_tool(
