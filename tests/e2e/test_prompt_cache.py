@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -11,11 +12,48 @@ from typing import Any
 import pytest
 
 from dsh.composition.profile import shipped
-from dsh.testing.workspace import Workspace, log_rows
+from dsh.testing.workspace import PROGRAM, Workspace, log_rows
 from tests.e2e.model import Model
 from tests.e2e.reply import bash, text
 
 Answering = Callable[..., Model]
+
+
+RUSHING = """
+import datetime, sys, time
+
+SHIFT_S = float(sys.argv.pop(1))
+real_s, seen = time.time, 0
+
+def now_s():
+    global seen
+    seen += 1
+    return real_s() + SHIFT_S + 61 * seen
+
+class Moved(datetime.datetime):
+    @classmethod
+    def now(cls, tz=None):
+        return cls.fromtimestamp(now_s(), tz)
+
+    @classmethod
+    def utcnow(cls):
+        return cls.utcfromtimestamp(now_s())
+
+class Today(datetime.date):
+    @classmethod
+    def today(cls):
+        return Moved.now().date()
+
+datetime.datetime, datetime.date = Moved, Today
+time.time, time.time_ns = now_s, lambda: int(now_s() * 1e9)
+from dsh.cli.entry import main
+sys.exit(main())
+"""
+"""The program with a wall clock that is off, and a minute later whenever it is read."""
+
+
+def rushing(shift_s: int) -> tuple[str, ...]:
+    return (sys.executable, "-P", "-c", RUSHING, str(shift_s))
 
 
 def fixed(body: dict[str, Any]) -> tuple[str, str]:
@@ -24,7 +62,11 @@ def fixed(body: dict[str, Any]) -> tuple[str, str]:
     return json.dumps(system), json.dumps(body["tools"])
 
 
-def test_each_request_of_a_session_begins_with_the_one_before(space: Workspace, answering: Answering) -> None:
+@pytest.mark.parametrize("program", [PROGRAM, rushing(0)], ids=["on time", "by a clock that rushes"])
+def test_each_request_of_a_session_begins_with_the_one_before(
+    space: Workspace, answering: Answering, program: tuple[str, ...]
+) -> None:
+    space.program = program
     model = answering(*(bash(f"echo {n}", f"c{n}") for n in range(4)), text("done"))
     done = space.run("run", "count")
     assert (done.code, done.stdout) == (0, "done\n")
@@ -47,6 +89,18 @@ def test_sessions_in_one_folder_begin_alike_whatever_the_hash_seed(
     first, second, third = (fixed(body) for body in model.bodies())
     assert first == second == third
     assert len(first[0]) > 1000 and len(first[1]) > 1000
+
+
+def test_neither_the_day_nor_the_time_zone_shows_in_a_request(space: Workspace, answering: Answering) -> None:
+    model = answering(text("ok"))
+    for days, zone in ((0, "UTC"), (1, "Asia/Shanghai"), (-400, "America/St_Johns")):
+        space.program = rushing(days * 86_400)
+        assert space.run("run", "x", env={"TZ": zone}).code == 0
+
+    first, second, third = (json.dumps(body) for body in model.bodies())
+    assert first == second == third
+    starts = sorted(log_rows(log)[0]["createdAt"] for log in space.logs())
+    assert starts[0] + 86_400_000 < starts[1] < starts[2] - 80_000_000
 
 
 @pytest.mark.parametrize("seed", range(3))
