@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from dsh.testing.workspace import Workspace
+from tests.e2e.model import serve
+from tests.e2e.reply import text
 
 PROBE = """
 import os, sys
@@ -122,18 +124,24 @@ def test_an_interrupt_while_modules_are_loaded_is_no_traceback() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
-def test_a_run_that_only_writes_its_log_loads_what_writes_it(tmp_path: Path) -> None:
-    program = (
-        "import atexit, sys\n"
-        "atexit.register(lambda: open('loaded.txt', 'w').write(' '.join(sys.modules)))\n"
-        "from dsh.cli.entry import main\n"
-        "sys.exit(main())\n"
-    )
-    space = Workspace(tmp_path, program=(sys.executable, "-c", program))
-    done = space.run("--profile", "demo", "hello")
-    assert done.code == 0, done.stderr
+LOADED = (
+    "import atexit, sys\n"
+    "atexit.register(lambda: open('loaded.txt', 'w').write(' '.join(sys.modules)))\n"
+    "from dsh.cli.entry import main\n"
+    "sys.exit(main())\n"
+)
 
-    loaded = set((space.work / "loaded.txt").read_text().split())
+
+def loaded_by(space: Workspace, *words: str) -> set[str]:
+    """Every module that a run of the program has loaded by its end."""
+    space.program = (sys.executable, "-c", LOADED)
+    done = space.run(*words)
+    assert done.code == 0, done.stderr
+    return set((space.work / "loaded.txt").read_text().split())
+
+
+def test_a_run_that_only_writes_its_log_loads_what_writes_it(tmp_path: Path) -> None:
+    loaded = loaded_by(Workspace(tmp_path), "--profile", "demo", "hello")
     jsonl = {"backend", "frames", "layout", "lookup", "open_log", "stable", "writer"}
     assert {name for name in loaded if name.startswith("dsh.persistence.jsonl.")} == {
         f"dsh.persistence.jsonl.{name}" for name in jsonl
@@ -141,3 +149,12 @@ def test_a_run_that_only_writes_its_log_loads_what_writes_it(tmp_path: Path) -> 
     assert not loaded & {"dsh.persistence.tail", "dsh.persistence.system", "dsh.session.restore", "sqlite3"}
     compaction = {name for name in loaded if name.startswith("dsh.plugins.compaction_basic.")}
     assert compaction == {f"dsh.plugins.compaction_basic.{name}" for name in ("config", "trigger")}
+
+
+def test_a_request_that_is_answered_loads_nothing_that_tells_failures_apart(tmp_path: Path) -> None:
+    space = Workspace(tmp_path)
+    with serve([text("ok")]) as model:
+        space.use_model(model.base_url)
+        loaded = loaded_by(space, "run", "hello")
+    assert "dsh.llm.attempt" in loaded
+    assert not loaded & {"dsh.llm.refusal", "dsh.llm.classify", "dsh.llm.wording", "html"}
