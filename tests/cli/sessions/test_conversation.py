@@ -220,7 +220,99 @@ def test_a_result_that_was_shortened_for_the_model_keeps_its_text_and_says_so() 
     (call,) = only(Reply, items).parts
     assert isinstance(call, Call) and call.result is not None
     assert (call.result.texts, call.result.is_replaced) == (("long and wide",), True)
-    assert "shorter result of bash c-1" in only(Note, items).text
+    assert only(Note, items).text == "from here on shortened for the model: result of bash"
+
+
+def test_results_that_were_shortened_together_are_told_in_one_line() -> None:
+    talk = Talk().turn().step()
+    talk.ask(("c-1", "bash", "{}"), ("c-2", "read", "{}"), ("c-3", "bash", "{}"))
+    calls = (("bash", "c-1"), ("read", "c-2"), ("bash", "c-3"))
+    for at in [talk.answer(call_id, "long", talk.start(call_id, name)) for name, call_id in calls]:
+        data = json.loads(json.dumps(talk.log.event(at).data))
+        data["message"]["content"][0]["content"] = [{"type": "text", "text": "…"}]
+        talk.event("tool/result", data, surface={"op": "replace", "start": at, "end": at}, sources=[at])
+    talk.end_step()
+
+    note = only(Note, talk.items())
+
+    assert note.text == "from here on shortened for the model: 2 × result of bash, result of read"
+
+
+def queued(talk: Talk, *texts: str, start: int = 0) -> None:
+    """Prompts that wait, each with its text as its id."""
+    source = {"kind": "user"}
+    waiting = [{"role": "user", "id": t, "content": [text_block(t)], "source": source} for t in texts]
+    talk.event("agent/inbox/spliced", {"target": "next-turn", "start": start, "inserted": waiting})
+
+
+def text_block(text: str) -> dict[str, str]:
+    return {"type": "text", "text": text}
+
+
+def taken(talk: Talk, count: int = 1, **outcome: str) -> None:
+    """The first prompts go: claimed, or with an outcome."""
+    data = {"target": "next-turn", "start": 0, "inserted": [], "removedCount": count, **outcome}
+    talk.event("agent/inbox/spliced", data)
+
+
+def fates(talk: Talk) -> list[tuple[str, str]]:
+    return [(item.texts[0], item.fate) for item in talk.items() if isinstance(item, Said)]
+
+
+def test_a_prompt_that_was_put_back_or_never_taken_waits_at_the_end() -> None:
+    talk = Talk()
+    queued(talk, "first", "second")
+    talk.turn()
+    taken(talk)
+    queued(talk, "first")
+    talk.end(kind="error", error={"message": "no", "code": "UNKNOWN"})
+
+    assert fates(talk) == [("first", "waits for the agent"), ("second", "waits for the agent")]
+
+
+def test_a_prompt_that_a_turn_took_and_left_out_is_told_before_the_end_of_the_turn() -> None:
+    talk = Talk()
+    queued(talk, "refused")
+    talk.turn()
+    taken(talk)
+    talk.end(kind="blocked")
+
+    kinds = [type(item).__name__ for item in talk.items()]
+
+    assert kinds == ["TurnStart", "Said", "TurnEnd"]
+    assert fates(talk) == [("refused", "did not reach the model in this turn")]
+
+
+def test_what_was_dropped_is_told_and_what_entered_a_step_is_told_once() -> None:
+    talk = Talk()
+    queued(talk, "m-1", "late")
+    talk.turn()
+    taken(talk)
+    talk.step().user("m-1")
+    taken(talk, outcome="canceled")
+    talk.end_step().end()
+
+    assert fates(talk) == [("m-1", ""), ("late", "dropped")]
+
+
+def test_a_fork_tells_nothing_of_what_waited_for_its_parent() -> None:
+    talk = Talk(parent_session="elder", seed_length=1)
+    queued(talk, "elder's")
+    talk.turn().end()
+
+    assert fates(talk) == []
+
+
+def test_the_end_of_a_command_names_it() -> None:
+    talk = Talk()
+    source = {"kind": "user"}
+    talk.event("command/run", {"commandId": "cmd-1", "name": "compact", "source": source})
+    talk.turn()
+    talk.event("command/done", {"commandId": "cmd-1", "kind": "error", "text": "busy"})
+
+    notes = [(item.text, item.detail) for item in talk.items() if isinstance(item, Note)]
+
+    assert notes == [("/compact", ""), ("/compact failed", "busy")]
 
 
 def test_the_events_of_the_parent_end_with_a_note() -> None:
@@ -268,6 +360,11 @@ def test_no_duration_is_negative_where_the_clock_stepped_back() -> None:
     [
         ({"kind": "aborted", "reason": {"kind": "user"}}, "aborted by the user", True),
         ({"kind": "aborted", "reason": {"kind": "hook", "reason": "no"}}, "aborted by a hook: no", True),
+        (
+            {"kind": "aborted", "reason": {"kind": "hook", "reason": "limit:timeout"}},
+            "stopped at the limit of time",
+            True,
+        ),
         ({"kind": "aborted", "reason": {"kind": "legacy"}}, "aborted", True),
         ({"kind": "blocked"}, "blocked before its first step", True),
         ({"kind": "max-tokens"}, "stopped: a reply reached its token limit", True),
@@ -433,7 +530,8 @@ def test_every_message_of_the_corpus_is_drawn(log: Path) -> None:
     results = [e for e in view.events() if e.surface == "append" and e.type == "tool/result"]
     calls = [c for i in items for c in (i.parts if isinstance(i, Reply) else [i]) if isinstance(c, Call)]
 
-    assert [i.seq for i in items if isinstance(i, Said | Reply)] == [e.seq for e in appended]
+    seen = [i.seq for i in items if isinstance(i, Said | Reply)]
+    assert [seq for seq in seen if seq is not None] == [e.seq for e in appended]
     assert sum(call.result is not None for call in calls) == len(results)
     assert everything(view)
 

@@ -12,18 +12,20 @@ Told = str | tuple[str, str, bool] | None
 """A text, or text, detail and whether it is a failure; None where there is nothing to tell a person."""
 
 
-def note_of(event: SessionEvent, tool: str = "") -> Note | None:
+def note_of(event: SessionEvent, subject: str = "") -> Note | None:
     """What there is to say about an event.
 
     Args:
-        tool: the tool that a decision is about, which the event itself does not name.
+        subject: the tool that a decision is about, or the command that is over; the event does not name it.
     """
     data = object_at(event.data)
     told: Told
     if event.type in _SILENT:
         return None
     if event.type == "approval/decided":
-        told = _decided(data, tool)
+        told = _decided(data, subject)
+    elif event.type == "command/done":
+        told = _command_done(data, subject)
     elif (tell := _TOLD.get(event.type)) is not None:
         told = tell(data)
     else:
@@ -61,6 +63,8 @@ def ending(reason: JsonObject) -> tuple[str, bool]:
         case "aborted":
             by = text_at(reason, "reason", "kind")
             detail = text_at(reason, "reason", "reason")
+            if by == "hook" and detail in _limits:
+                return f"stopped at the limit of {_limits[detail]}", True
             return f"aborted{_by.get(by, f' ({by})' if by else '')}" + (f": {detail}" if detail else ""), True
         case "error":
             return f"failed: {failed(object_at(reason, 'error'))}", True
@@ -80,8 +84,15 @@ _by = {
     "disposed": ": the agent was shut down",
     "legacy": "",
 }
+_limits = {
+    "limit:steps": "steps",
+    "limit:tokens": "tokens",
+    "limit:timeout": "time",
+    "limit:repeat": "equal calls in a row",
+}
 _SILENT = frozenset(
     {
+        "agent/inbox/spliced",
         "request/context",
         "session/end-seed",
         "session/title-llm-request",
@@ -98,13 +109,6 @@ _SILENT = frozenset(
 
 def _plain(label: str, *path: str) -> Callable[[JsonObject], Told]:
     return lambda data: f"{label}: {text_at(data, *path)}"
-
-
-def _inbox(data: JsonObject) -> Told:
-    count = integer_at(data, "removedCount") or 0
-    return (
-        (f"queued messages discarded: {count}", "", True) if text_at(data, "outcome") == "canceled" else None
-    )
 
 
 def _todos(data: JsonObject) -> Told:
@@ -146,10 +150,12 @@ def _spaced(arguments: str) -> str:
     return arguments if not arguments or arguments[0].isspace() else f" {arguments}"
 
 
-def _command_done(data: JsonObject) -> Told:
+def _command_done(data: JsonObject, command: str) -> Told:
     is_error = text_at(data, "kind") == "error"
     text = text_at(data, "text")
-    return (f"command {'failed' if is_error else 'done'}", text, is_error) if text or is_error else None
+    if not text and not is_error:
+        return None
+    return f"{command or 'command'} {'failed' if is_error else 'done'}", text, is_error
 
 
 def _summary(data: JsonObject) -> Told:
@@ -254,11 +260,9 @@ def _dropped(data: JsonObject) -> Told:
 
 
 _TOLD: dict[str, Callable[[JsonObject], Told]] = {
-    "agent/inbox/spliced": _inbox,
     "agent-preset/selected": _plain("agent preset", "agentPreset"),
     "approval/asked": _asked,
     "approval/policy": _plain("approval policy", "policy"),
-    "command/done": _command_done,
     "command/run": _command,
     "compaction/end": _compacted,
     "compaction/summary": _summary,

@@ -78,7 +78,8 @@ class Said(Struct):
     """A message to the model: the user's, or one that a plugin or another session put in."""
 
     time: int
-    seq: int
+    seq: int | None
+    """Of its event; None where it entered no step."""
     who: str
     texts: tuple[str, ...]
     """One for each block."""
@@ -86,6 +87,8 @@ class Said(Struct):
     is_replaced: bool = False
     is_summary: bool = False
     """It stands in the place of messages that the model no longer sees."""
+    fate: str = ""
+    """What became of a message that entered no step, in words."""
 
 
 class Reply(Struct):

@@ -4,6 +4,7 @@ One pass over the log, in its order. A reply is given when its calls are answere
 begins; so no more than a step is held at a time. Whatever a log that opens may hold, nothing here raises.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from dsh.cli.sessions.conversation.event_note import ending, note_of, retry_note
@@ -23,6 +24,7 @@ from dsh.cli.sessions.conversation.item import (
     Words,
 )
 from dsh.cli.sessions.conversation.streamed import Streamed
+from dsh.cli.sessions.conversation.waiting import Waiting
 from dsh.persistence.view import LogView
 from dsh.session.chunk_run import ChunkRun
 from dsh.session.event import SessionEvent
@@ -48,6 +50,7 @@ def conversation(view: LogView, *, pieces: bool = False, is_running: bool = Fals
             if pieces and entry.type == "assistant/chunk":
                 reading.out.append(_piece(entry, reading.began))
             yield from reading.ready()
+    reading.end()
     yield from reading.ready(force=True)
 
 
@@ -86,13 +89,20 @@ class _Reading:
         self._shown = frozenset(view.surface_nodes)
         self._waiting: dict[str, Call] = {}
         self._calls: dict[str, Call] = {}
-        self._approvals: dict[str, tuple[str, str]] = {}
-        self._turn_began = view.header.created_at
+        self._subjects: dict[str, tuple[str, str]] = {}
+        """Of approvals and commands that are open, by id: what it is about, and its call."""
+        self._inbox = Waiting()
+        self._inherited = view.header.seed_length or 0
+        """Up to here the inbox was that of another session."""
+        self._turn_began = self._now = view.header.created_at
         self._steps = 0
+        self._cuts: Counter[str] = Counter()
+        """What was shortened for the model, one right behind the other."""
 
     def ready(self, *, force: bool = False) -> Iterator[Item]:
         """What can be given out now."""
         if force:
+            self._tell_cuts()
             self._waiting.clear()
         if not self._waiting and self.out:
             done, self.out = self.out, []
@@ -100,6 +110,9 @@ class _Reading:
 
     def see(self, event: SessionEvent) -> None:
         """Take the next event into account."""
+        self._now = event.time
+        if not _is_cut(event):
+            self._tell_cuts()
         if self._seed is not None and event.seq >= self._seed:
             self._seed = None
             self.out.append(
@@ -125,6 +138,8 @@ class _Reading:
                 self._reply(event)
             case "assistant/chunk":
                 self.streamed.add(object_at(event.data, "chunk"))
+            case "agent/inbox/spliced" if event.seq >= self._inherited:
+                self._tell(self._inbox.splice(data), "dropped")
             case "tool/call":
                 self._start(event)
             case "tool/result":
@@ -148,22 +163,34 @@ class _Reading:
         reason, is_failure = ending(object_at(event.data, "reason"))
         duration = max(event.time - self._turn_began, 0)
         turn = integer_at(event.data, "turn") or 0
+        self._tell(self._inbox.left_out(), "did not reach the model in this turn")
         made_up = event.seq >= self._stored
         self.out.append(TurnEnd(event.time, turn, reason, is_failure, self._steps, duration, made_up))
 
     def _say(self, event: SessionEvent) -> None:
-        source = object_at(event.data, "source")
-        self.out.append(
-            Said(
-                time=event.time,
-                seq=event.seq,
-                who=_who(source),
-                texts=_texts(event.data),
-                is_users=text_at(source, "kind") == "user",
-                is_replaced=event.seq not in self._shown,
-                is_summary=event.surface != "append",
-            )
-        )
+        if _is_cut(event):
+            self._cuts["prompt"] += 1
+            return
+        self._inbox.enter(text_at(event.data, "id"))
+        said = _said(event.data, event.time, event.seq)
+        said.is_replaced = event.seq not in self._shown
+        said.is_summary = event.surface != "append"
+        self.out.append(said)
+
+    def _tell(self, messages: Iterable[JsonObject], fate: str) -> None:
+        """Messages that are in no step, at the place of the event that says so."""
+        self.out.extend(_said(message, self._now, None, fate) for message in messages)
+
+    def end(self) -> None:
+        """The log ends here."""
+        self._tell(self._inbox.still(), "waits for the agent")
+
+    def _tell_cuts(self) -> None:
+        if self._cuts:
+            counts = (what if count == 1 else f"{count} × {what}" for what, count in self._cuts.items())
+            said = f"from here on shortened for the model: {', '.join(counts)}"
+            self.out.append(Note(self._now, "compaction/prune", said))
+            self._cuts.clear()
 
     def _reply(self, event: SessionEvent) -> None:
         self.streamed = Streamed()
@@ -209,9 +236,7 @@ class _Reading:
         call_id = text_at(message, "source", "callId")
         call = self._calls.get(call_id)
         if event.surface != "append":
-            name = call.name if call is not None else ""
-            said = f"from here on the model sees a shorter result of {name or 'call'} {call_id}"
-            self.out.append(Note(event.time, event.type, said))
+            self._cuts[f"result of {call.name}" if call is not None and call.name else "result"] += 1
             return
         if call is None or self._waiting.pop(call_id, None) is not call:  # it has been given out already
             call = Call(call_id, "" if call is None else call.name, "")
@@ -229,12 +254,17 @@ class _Reading:
     def _note(self, event: SessionEvent) -> None:
         data = event.data
         call_id = text_at(data, "callId") or text_at(data, "rootCallId")
-        tool = ""
-        if event.type == "approval/asked":
-            self._approvals[text_at(data, "id")] = text_at(data, "toolName"), call_id
-        elif event.type == "approval/decided":
-            tool, call_id = self._approvals.pop(text_at(data, "id"), ("", ""))
-        note = note_of(event, tool)
+        subject = ""
+        match event.type:
+            case "approval/asked":
+                self._subjects[text_at(data, "id")] = text_at(data, "toolName"), call_id
+            case "approval/decided":
+                subject, call_id = self._subjects.pop(text_at(data, "id"), ("", ""))
+            case "command/run":
+                self._subjects[text_at(data, "commandId")] = f"/{text_at(data, 'name')}", ""
+            case "command/done":
+                subject, call_id = self._subjects.pop(text_at(data, "commandId"), ("", ""))
+        note = note_of(event, subject)
         if note is None:
             return
         call = self._waiting.get(call_id) if call_id else None
@@ -249,6 +279,19 @@ class _Reading:
         self.streamed = Streamed()
         if parts:
             self.out.append(Lost(time, parts))
+
+
+def _is_cut(event: SessionEvent) -> bool:
+    """A result or a prompt that takes its own place, shorter; or what announces one."""
+    if event.type == "user/message":
+        return event.surface != "append" and text_at(event.data, "source", "kind") == "user"
+    return event.type == "compaction/prune" or (event.type == "tool/result" and event.surface != "append")
+
+
+def _said(message: JsonObject, time: int, seq: int | None, fate: str = "") -> Said:
+    source = object_at(message, "source")
+    is_users = text_at(source, "kind") == "user"
+    return Said(time, seq, _who(source), _texts(message), is_users, fate=fate)
 
 
 def _pieces(run: ChunkRun, began: int) -> Pieces:

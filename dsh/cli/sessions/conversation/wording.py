@@ -90,6 +90,8 @@ def reply_facts(reply: Reply) -> list[str]:
 def said_facts(said: Said) -> list[str]:
     """Who put a message in, and what is special about it."""
     facts = [one_line(said.who)]
+    if said.fate:
+        facts.append(said.fate)
     if said.is_summary:
         facts.append("in place of earlier messages")
     if said.is_replaced:
