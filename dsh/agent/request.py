@@ -76,7 +76,6 @@ class RequestBuilder:
         self._log_route(config, prepared)
         scope.signal.raise_if_cancelled()
         self._log_digest(scope)
-        scope.signal.raise_if_cancelled()
         request = LlmRequest(
             config=config,
             messages=self._transcript.messages(),

@@ -21,7 +21,7 @@ from dsh.agent.failure import InvariantError
 from dsh.agent.invariant import check_request, mark
 from dsh.agent.model_selection import SelectedModel
 from dsh.agent.prompt import SYSTEM_PROMPT
-from dsh.llm.adapter import EffortInfo, ModelInfo, ReasoningInfo
+from dsh.llm.adapter import EffortInfo, Generation, ModelInfo, ReasoningInfo
 from dsh.llm.registry import LLM_STREAM
 from dsh.llm.request import LlmCallConfig, LlmRequest
 from dsh.session.log import Session
@@ -34,9 +34,9 @@ async def echo(args: Any, exec: Any) -> str:  # noqa: A002
     return "echoed"
 
 
-def thinks(it: Loop) -> None:
+def thinks(it: Loop, default: str = "high") -> None:
     """Let the scripted model offer reasoning efforts."""
-    info = ReasoningInfo((EffortInfo("low", "Low"), EffortInfo("high", "High")), "high")
+    info = ReasoningInfo((EffortInfo("low", "Low"), EffortInfo("high", "High")), default)
     it.model.resolve_model = lambda provider, model: ModelInfo(  # type: ignore[method-assign]
         provider=provider, id=model, name=model, reasoning=info, context_window=500
     )
@@ -134,6 +134,36 @@ async def test_what_the_adapter_filled_in_is_asked_for_again_and_not_frozen() ->
         assert [row["header"]["config"].get("maxTokens") for row in rows] == [100, 50]
         contexts = data_of(agent.session, "request/context")
         assert [c.get("contextWindow") for c in contexts] == [1000, None]
+
+
+@aio
+async def test_an_effort_that_the_adapter_filled_in_is_asked_for_again() -> None:
+    async with loop(text("done")) as it:
+        thinks(it)
+        agent = await it.agent()
+        await it.prompt(agent, "a")
+        await it.prompt(agent, "b")
+        thinks(it, "low")
+        await it.prompt(agent, "c")
+        assert [r.config.reasoning_effort for r in it.model.requests] == ["high", "high", "low"]
+        rows = [row["header"] for row in data_of(agent.session, "request/header")]
+        assert [row["adapterDefaults"] for row in rows] == [{"reasoningEffort": True}] * 2
+
+
+@aio
+async def test_a_cancel_right_after_the_adapter_is_ready_logs_no_header() -> None:
+    async with loop(text("done")) as it:
+        agent = await it.agent()
+        prepare = it.model.prepare
+
+        async def and_cancelled(provider: str, model: str) -> Generation:
+            it.soon(lambda: it.soon(lambda: agent.cancel({"kind": "user"})))
+            return await prepare(provider, model)
+
+        it.model.prepare = and_cancelled  # type: ignore[method-assign]
+        await it.prompt(agent, "a")
+        assert ends(agent.session) == [{"kind": "aborted", "reason": {"kind": "user"}}]
+        assert data_of(agent.session, "request/header") == []
 
 
 @aio

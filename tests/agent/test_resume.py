@@ -1,16 +1,19 @@
 """Resuming: the same log goes on, repaired where it was cut, and every request over it is complete."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dsh.agent.contract import AGENT_SESSION_START, Agent, AgentOptions, ResumeAgent
+from dsh.agent.contract import AGENT_REQUEST, AGENT_SESSION_START, Agent, AgentOptions, ResumeAgent
+from dsh.agent.default_model import ModelSelection
 from dsh.agent.failure import AgentError
+from dsh.agent.model_selection import SelectedModel
 from dsh.agent.registry import AGENTS
 from dsh.agent.transcript import answered, sound_prefix
+from dsh.llm.adapter import EffortInfo, ModelInfo, ReasoningInfo
 from dsh.persistence.error import SessionNotFound
 from dsh.plugins import session_checkpoint_policy, session_persistence_jsonl
 from dsh.session.message import Message, assistant_message, tool_result_message, user_message
@@ -30,8 +33,8 @@ async def stored(tmp_path: Path, *replies: Any) -> AsyncIterator[Loop]:
         yield it
 
 
-async def resumed(it: Loop, session_id: str) -> Agent:
-    handle = await it.ctx.use(AGENTS).resume(ResumeAgent(session_id=session_id, options=OPTIONS))
+async def resumed(it: Loop, session_id: str, options: AgentOptions = OPTIONS) -> Agent:
+    handle = await it.ctx.use(AGENTS).resume(ResumeAgent(session_id=session_id, options=options))
     return handle.agent
 
 
@@ -53,6 +56,34 @@ async def test_a_resumed_session_goes_on_with_its_numbers_its_inbox_and_a_resume
         assert [d["turn"] for d in data_of(agent.session, "turn/start")] == [1, 2]
         assert [d["reason"] for d in data_of(agent.session, "request/header")] == ["initial", "resume"]
         assert texts_of(it.model.requests[0])[-2:] == ["user: waiting", "user: second"]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "model", "sent"),
+    [("low", "m", "low"), ("low", "other", "medium"), (None, "m", "medium")],
+    ids=["the same route", "another model", "never chosen"],
+)
+@aio
+async def test_an_effort_that_was_chosen_is_that_of_the_resumed_route(
+    tmp_path: Path, chosen: str | None, model: str, sent: str
+) -> None:
+    async with stored(tmp_path, text("one")) as it:
+        it.model.resolve_model = thinking("high")  # type: ignore[method-assign]
+        agent = await it.agent(session_id="s", cwd=str(tmp_path))
+        it.ctx.on(AGENT_REQUEST, SelectedModel(ModelSelection("p", "m", chosen)).on_request)
+        await it.prompt(agent, "first")
+    async with stored(tmp_path, text("two")) as it:
+        it.model.resolve_model = thinking("medium")  # type: ignore[method-assign]
+        agent = await resumed(it, "s", AgentOptions(provider="p", model=model))
+        await it.prompt(agent, "second")
+        assert it.model.requests[0].config.reasoning_effort == sent
+
+
+def thinking(default: str) -> Callable[[str, str], ModelInfo]:
+    """What an adapter says of a model that takes any of three efforts, and this one unless asked."""
+    efforts = tuple(EffortInfo(name, name) for name in ("low", "medium", "high"))
+    info = ReasoningInfo(efforts, default)
+    return lambda provider, model: ModelInfo(provider=provider, id=model, name=model, reasoning=info)
 
 
 @aio
