@@ -139,8 +139,12 @@ class Agent(Protocol):
     def run_maintenance(self, job: Callable[[CancelToken], Awaitable[T]]) -> Awaitable[T]:
         """Run `job` while no turn can run. The public status stays `idle`; wakes wait for its end.
 
+        A job that does not end after its cancellation is given up like any foreign code.
+
         Raises:
             AgentBusyError: at once, unless the agent is idle.
+            NoOutcome: to whoever awaits the answer, if the job was given up.
+            Exception: what the job raised, whatever that was.
         """
 
 

@@ -24,6 +24,7 @@ from dsh.agent.contract import (
     StatusChanged,
 )
 from dsh.agent.failure import AgentBusyError, AgentError, checked_cause
+from dsh.agent.grace import Grace
 from dsh.agent.inbox import Inbox
 from dsh.agent.limits import Used
 from dsh.agent.phase import Idle, Maintenance, Phase, Running, status_of
@@ -32,6 +33,7 @@ from dsh.agent.runtime_context import RuntimeContext
 from dsh.agent.services import LoopServices
 from dsh.agent.turn import Ending, Turn, TurnParts
 from dsh.kernel import CancelToken, Context, Event, ScopeTarget
+from dsh.kernel.foreign import contained
 from dsh.session.log import Session
 from dsh.session.message import Message
 
@@ -193,16 +195,17 @@ class LoopAgent:
         if not isinstance(idle, Idle):
             raise AgentBusyError(f"agent {self.id} is busy", code="busy")
         phase = Maintenance(CancelToken(), idle.last_turn)
+        grace, who = Grace(phase.token, self._abandoned.take), f"a maintenance job of agent {self.id}"
         self._phase = phase
         try:
             started = job(phase.token)
-        except BaseException:
+        except BaseException as error:
             self._leave_maintenance(phase)
-            raise
+            raise contained(error, who)  # noqa: B904 -- the same one, or made of it
 
         async def finish() -> T:
             try:
-                return await started
+                return await grace.wait(started, who)
             finally:
                 self._leave_maintenance(phase)
 

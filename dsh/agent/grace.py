@@ -62,7 +62,7 @@ class Grace:
             raise
         if not task.done():
             (give_up or self.give_up)(task, who)
-            raise NoOutcome(f"{who} did not end after the turn was cancelled")
+            raise NoOutcome(f"{who} did not end when it was told to")
         if task.cancelled():
             raise NoOutcome(f"{who} cancelled its own task")
         return task.result()

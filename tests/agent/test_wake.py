@@ -7,10 +7,12 @@ import pytest
 
 from dsh.agent.contract import AGENT_INBOX_CLAIMED, AGENT_STATUS, CancelCause
 from dsh.agent.failure import AgentBusyError
+from dsh.agent.grace import NoOutcome
+from dsh.errors import DshError
 from dsh.kernel import CancelToken
 from dsh.session.message import user_message
 from tests.agent.kit import data_of, ends, loop, short, text, texts_of, until
-from tests.aio import aio
+from tests.aio import aio, aio_in_virtual_time
 
 USER: CancelCause = {"kind": "user"}
 
@@ -351,6 +353,68 @@ async def test_the_result_and_the_failure_of_a_maintenance_job_are_its_callers()
             agent.run_maintenance(refuse)
         await it.prompt(agent, "go")
         assert ends(agent.session) == [{"kind": "completed"}]
+
+
+async def _exits(token: CancelToken) -> None:
+    raise SystemExit(7)
+
+
+async def _interrupts(token: CancelToken) -> None:
+    raise KeyboardInterrupt
+
+
+async def _leaks_a_cancellation(token: CancelToken) -> None:
+    leaked = asyncio.get_running_loop().create_future()
+    leaked.cancel()
+    await leaked
+
+
+async def _cancels_itself(token: CancelToken) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await asyncio.sleep(0)
+
+
+def _exits_at_once(token: CancelToken) -> Any:
+    raise SystemExit(7)
+
+
+@pytest.mark.parametrize("job", [_exits, _interrupts, _leaks_a_cancellation, _cancels_itself, _exits_at_once])
+@aio
+async def test_whatever_a_maintenance_job_ends_with_is_an_error_of_its_caller(job: Any) -> None:
+    async with loop(text("done")) as it:
+        agent = await it.agent()
+        with pytest.raises(DshError, match=f"a maintenance job of agent {agent.id}"):
+            await agent.run_maintenance(job)
+        await it.prompt(agent, "go")
+        assert ends(agent.session) == [{"kind": "completed"}]
+
+
+@aio_in_virtual_time
+async def test_a_maintenance_job_that_ignores_its_cancellation_is_given_up() -> None:
+    async with loop(text("done")) as it:
+        handle = await it.create()
+        agent, ended = handle.agent, list[str]()
+
+        async def job(token: CancelToken) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append("with its agent")
+
+        result = asyncio.ensure_future(agent.run_maintenance(job))
+        await asyncio.sleep(0)
+        agent.cancel(USER)
+        agent.followup(user_message("go"))
+        with pytest.raises(NoOutcome, match="did not end"):
+            await result
+        await agent.when_idle()
+        assert ends(agent.session) == [{"kind": "completed"}], "the wake that it held back is let go"
+        assert list(agent.degraded) == [f"a maintenance job of agent {agent.id}"]
+        assert ended == []
+        await handle.dispose()
+        assert ended == ["with its agent"]
 
 
 @aio
