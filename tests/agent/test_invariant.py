@@ -143,6 +143,35 @@ async def test_every_field_of_the_head_is_compared_at_every_request(
         assert all(line.startswith(f"{named} of a request differs") for line in held.said)
 
 
+NULL = freeze({"type": "null"}, "schema")
+
+
+@pytest.mark.parametrize("change", [{"name": "other"}, {"description": "other"}, {"parameters": NULL}])
+@aio
+async def test_every_field_of_a_tool_is_compared_at_every_request(change: dict[str, Any]) -> None:
+    def with_another_tool(request: LlmRequest) -> LlmRequest:
+        [tool] = request.tools
+        return msgspec.structs.replace(request, tools=(msgspec.structs.replace(tool, **change),))
+
+    async with loop(calls(("c1", "look", "{}")), text("done")) as it:
+        it.tool("look", look)
+        agent = await it.agent()
+        held = Held(it, agent, with_another_tool)
+        await it.prompt(agent, "go")
+        assert [line.partition(" differs")[0] for line in held.said] == ["tools of a request"] * 2
+
+
+@aio
+async def test_tools_in_another_order_are_told() -> None:
+    async with loop(calls(("c1", "look", "{}")), text("done")) as it:
+        it.tool("look", look)
+        it.tool("glance", look)
+        agent = await it.agent()
+        held = Held(it, agent, lambda request: msgspec.structs.replace(request, tools=request.tools[::-1]))
+        await it.prompt(agent, "go")
+        assert [line.partition(" differs")[0] for line in held.said] == ["tools of a request"] * 2
+
+
 class Odd(LlmCallConfig, frozen=True, rename="camel", omit_defaults=True):
     """A config with a field that no header has."""
 

@@ -68,12 +68,12 @@ async def test_an_effort_that_was_chosen_is_that_of_the_resumed_route(
     tmp_path: Path, chosen: str | None, model: str, sent: str
 ) -> None:
     async with stored(tmp_path, text("one")) as it:
-        it.model.resolve_model = thinking("high")  # type: ignore[method-assign]
+        it.model.resolve_model = thinking("high")  # type: ignore[method-assign, assignment]
         agent = await it.agent(session_id="s", cwd=str(tmp_path))
         it.ctx.on(AGENT_REQUEST, SelectedModel(ModelSelection("p", "m", chosen)).on_request)
         await it.prompt(agent, "first")
     async with stored(tmp_path, text("two")) as it:
-        it.model.resolve_model = thinking("medium")  # type: ignore[method-assign]
+        it.model.resolve_model = thinking("medium")  # type: ignore[method-assign, assignment]
         agent = await resumed(it, "s", AgentOptions(provider="p", model=model))
         await it.prompt(agent, "second")
         assert it.model.requests[0].config.reasoning_effort == sent
