@@ -84,7 +84,7 @@ class RequestDigest:
             if prefix != self._prefix:
                 self._prefix, self._generation = prefix, -1
             self._header, self._suffix = header, _after_messages(header)
-        if generation != self._generation or len(messages) < self._count:
+        if generation != self._generation:
             self._hash = hashlib.sha256(self._prefix)
             self._generation, self._count = generation, 0
         for position in range(self._count, len(messages)):

@@ -128,6 +128,7 @@ OTHER: dict[str, Any] = {**TOOL, "name": "u"}
         ({"config": {**CONFIG, "temperature": 0}}, {}, False),
         ({"config": {**CONFIG, "stop": ["a"]}}, {"config": {**CONFIG, "stop": ["a"]}}, True),
         ({"config": {**CONFIG, "stop": []}}, {}, False),
+        ({"config": {**CONFIG, "stop": None}}, {}, False),
         (
             {"config": {**CONFIG, "maxTokens": 1}, "adapterDefaults": {"maxTokens": True}},
             {"config": {**CONFIG, "maxTokens": 1}},
