@@ -271,8 +271,8 @@ def apply(ctx: Context, config: Config) -> None:
 def start(ctx: Context, task: str, limits: RunLimits, *, grace_s: float = GRACE_S) -> None:
     """Run `task` as an effect of `ctx`, and answer signals for it."""
     run = Run(ctx, task, limits, grace_s)
-    ctx.effect(lambda: run.gone, "end of the run")
     ctx.provide(RUN, run)
+    ctx.effect(lambda: run.gone, "end of the run")
     hold(ctx)
     ctx.on(APP_INTERRUPT, run.interrupt)
     ctx.spawn(run.main(), "headless run")

@@ -29,7 +29,7 @@ def test_noise_of_plugins_and_children_never_reaches_standard_output(
     space.write("p.yml", "- insert:\n    - {id: noisy, name: ./noisy.py}\n")
     done = space.run("--profile", "headless", "--patch", "p.yml", "x")
     assert (done.code, done.stdout) == (0, "final\n")
-    for line in ("plugin ready", "noise", "raw noise", "a warning line"):
+    for line in ("plugin ready", "noise", "raw noise", "dsh: a warning line"):
         assert line in done.errors
 
 

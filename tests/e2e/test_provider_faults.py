@@ -181,8 +181,9 @@ def test_a_fault_that_stays_is_not_tried_again(space: Workspace, behaviour: str)
     seen = against(space, behaviour)
 
     assert (seen.done.code, seen.done.stdout) == (exit_code, "\n")
-    [line] = seen.done.errors
+    *warnings, line = seen.done.errors
     assert line.startswith(f"dsh: {code}: ")
+    assert len(warnings) == (code == "CONTEXT_WINDOW_EXCEEDED"), "it is told what fills the request"
     assert len(seen.server.requests) == 1
     assert seen.of("llm/retry") == seen.of("assistant/message") == []
     assert seen.reason["error"]["code"] == code
