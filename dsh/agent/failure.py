@@ -5,14 +5,12 @@ from typing import Any
 from dsh.agent.contract import CancelCause
 from dsh.agent.origin import origin_of
 from dsh.errors import DshError
+from dsh.kernel.foreign import bounded
 from dsh.llm.failure import LlmError, LlmFailure
 from dsh.session.error import JsonError
 from dsh.session.value import freeze
 from dsh.session.vocabulary import payload_fault
 from dsh.unicode import valid
-
-LONGEST = 16_384
-"""How many characters of an error's message the log keeps; nobody reads more of one."""
 
 
 class AgentError(DshError):
@@ -42,19 +40,14 @@ def failure_of(error: BaseException) -> LlmFailure:
     try:
         if isinstance(error, LlmError):
             facts = error.failure
-            fitting = {"message": _fit(facts.message), "code": valid(facts.code)}
+            fitting = {"message": bounded(facts.message), "code": valid(facts.code)}
             return LlmFailure.from_json(facts.to_json() | fitting)
         code = error.code if isinstance(error, DshError) and error.code else "UNKNOWN"
         hint = f"; {error.hint}" if isinstance(error, DshError) and error.hint else ""
-        text = _fit(render_causes(error)) + valid(hint + origin_of(error))
+        text = bounded(render_causes(error)) + valid(hint + origin_of(error))
         return LlmFailure.from_json({"message": text, "code": valid(code)})
     except Exception:
-        return LlmFailure(_fit(render_causes(error)), "UNKNOWN")
-
-
-def _fit(text: str) -> str:
-    text = valid(text)
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]} … ({len(text)} characters)"
+        return LlmFailure(bounded(render_causes(error)), "UNKNOWN")
 
 
 def checked_cause(cause: CancelCause) -> Any:

@@ -8,7 +8,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from dsh.agent.contract import (
     AGENT_SESSION_START,
@@ -24,11 +24,9 @@ from dsh.agent.failure import AgentError
 from dsh.agent.registry import AgentRegistry
 from dsh.agent.services import LoopServices
 from dsh.kernel import Cancelled, CancelToken, Context, Effect, Scope, ScopeTarget, create_scope
-from dsh.kernel.foreign import contained
+from dsh.kernel.foreign import awaited, contained
 from dsh.session.log import Session
 from dsh.session.store import SESSIONS, SessionStore
-
-T = TypeVar("T")
 
 
 class Obtained(NamedTuple):
@@ -143,7 +141,7 @@ class Lifetime:
 
     def _give_back_late(self, task: "asyncio.Future[Obtained]") -> None:
         if not task.cancelled() and task.exception() is None and (give_back := task.result().give_back):
-            work = _contained(give_back(), "giving a session back")
+            work = awaited(give_back(), "giving a session back")
             self._services.ctx.kernel.keep(work, "give a session back")
 
     async def _set_up(self, setup: Setup, ctx: Context) -> None:
@@ -153,7 +151,7 @@ class Lifetime:
         except BaseException as error:
             raise contained(error, "the setup of an agent")  # noqa: B904 -- the same one, or made of it
         if inspect.isawaitable(answer):
-            task = asyncio.ensure_future(_contained(answer, "the setup of an agent"))
+            task = asyncio.ensure_future(awaited(answer, "the setup of an agent"))
             try:
                 answer = await self._abort.race(task)
             except asyncio.CancelledError:
@@ -261,10 +259,3 @@ def _noted(errors: list[Exception], who: str) -> Iterator[None]:
         yield
     except BaseException as error:
         errors.append(contained(error, who))
-
-
-async def _contained(work: Awaitable[T], who: str) -> T:
-    try:
-        return await work
-    except BaseException as error:
-        raise contained(error, who)  # noqa: B904 -- the same one, or made of it

@@ -134,16 +134,11 @@ def answered(messages: Sequence[Message], was_started: WasStarted) -> Sequence[M
     return tuple(out)
 
 
-def sound_prefix(messages: Sequence[Message], start: int = 0) -> int:
-    """How many messages from the beginning hold the rule, all calls among them answered.
-
-    Args:
-        start: a length for which that is known.
-    """
-    sound = start
+def sound_prefix(messages: Sequence[Message]) -> int:
+    """How many messages from the beginning hold the rule, all calls among them answered."""
+    sound = 0
     owed: list[str] = []
-    for index in range(start, len(messages)):
-        message = messages[index]
+    for index, message in enumerate(messages):
         if owed:
             if result_of(message) != owed.pop(0):
                 return sound

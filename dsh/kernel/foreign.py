@@ -5,12 +5,19 @@ failed like any other: it must neither end the process nor silently end the task
 """
 
 import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
 
 from dsh.errors import DshError, KernelError
 from dsh.kernel.task import KeptTask
+from dsh.unicode import valid
+
+T = TypeVar("T")
 
 MAX_MEMBERS = 5
 """How many errors of a group are told."""
+LONGEST = 16_384
+"""How many characters of an error's text are kept; nobody reads more of one."""
 
 
 def contained(error: BaseException, who: str) -> Exception:
@@ -48,6 +55,20 @@ def text_of(error: BaseException) -> str:
         return str(error)
     except BaseException as failure:
         return f"its text cannot be had ({type(failure).__name__})"
+
+
+def bounded(text: str) -> str:
+    """The text of an error as log and model take it: valid Unicode, and cut where it is very long."""
+    text = valid(text)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} … ({len(text)} characters)"
+
+
+async def awaited(work: Awaitable[T], who: str) -> T:
+    """What comes of `work`, which `who` does; what it raises is `contained`."""
+    try:
+        return await work
+    except BaseException as error:
+        raise contained(error, who)  # noqa: B904 -- the same one, or made of it
 
 
 def _is_going_down(error: BaseException) -> bool:

@@ -4,7 +4,8 @@ A nearer layer shadows the same name further out. Contributions without a name a
 compared by identity; a scoped layer that is empty again is forgotten (`spec/agent-loop.md` §13).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from itertools import count
 from typing import Generic, TypeVar
 
 from dsh.kernel.scope import chain
@@ -70,27 +71,20 @@ class Contributions(Generic[T]):
     """One kind of registration without names: each of them counts for its scope and those inside."""
 
     def __init__(self) -> None:
-        self._layers: dict[int, tuple[object | None, list[T]]] = {}
+        self._layers: Layers[T] = Layers(KeyError)
+        self._numbers = count()
 
     def add(self, scope: object | None, value: T) -> Undo:
         """Add to the layer of `scope`, of None to the global one. The answer takes this one out, once."""
-        layer = self._layers.setdefault(id(scope), (scope, []))[1]
-        layer.append(value)
+        return self._layers.insert(scope, str(next(self._numbers)), value)
 
-        def undo() -> None:
-            del layer[next(at for at, other in enumerate(layer) if other is value)]
-            if not layer:
-                del self._layers[id(scope)]
-
-        return _once(undo)
-
-    def own(self, scope: object | None) -> list[T]:
-        """What this very layer holds, in order. Not to be changed."""
-        return self._layers[id(scope)][1] if id(scope) in self._layers else []
+    def own(self, scope: object | None) -> Collection[T]:
+        """What this very layer holds, in order."""
+        return self._layers.own(scope).values()
 
     def view(self, scope: object | None) -> list[T]:
         """All that count for `scope`: global ones first, the nearest layer's last."""
-        return [value for layer in reversed(list(outward(scope))) for value in self.own(layer)]
+        return list(self._layers.view(scope).values())
 
     def __len__(self) -> int:
         """How many layers hold anything."""

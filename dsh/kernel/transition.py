@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, cast
 
-from dsh.kernel.foreign import contained
+from dsh.kernel.foreign import awaited, contained
 from dsh.kernel.internal import FIBER_CONFIG, FIBER_STATUS, ConfigRequest, StatusChange
 from dsh.kernel.owner import EffectOwner
 from dsh.kernel.plugin import Runtime
@@ -193,7 +193,7 @@ class Machine(EffectOwner):
         rest = effect.begin(answer)
         if rest is None:
             return
-        self._body = asyncio.ensure_future(_body(rest, f"plugin {self.name}"))
+        self._body = asyncio.ensure_future(awaited(rest, f"plugin {self.name}"))
         try:
             await self._body
         finally:
@@ -269,13 +269,6 @@ def waiting(waiter: Machine | None, other: Machine) -> Iterator[None]:
         yield
     finally:
         waiter._waits_for.remove(other)
-
-
-async def _body(rest: Coroutine[Any, Any, None], who: str) -> None:
-    try:
-        await rest
-    except BaseException as error:
-        raise contained(error, who)  # noqa: B904 -- the same one, or made of it
 
 
 def _add_note(error: BaseException, note: str) -> None:

@@ -34,17 +34,12 @@ class Answer(msgspec.Struct, frozen=True):
     """As the provider reported it, of the last attempt."""
 
 
-async def sleep(token: CancelToken, seconds: float) -> None:
-    """Wait on the real clock; raises `Cancelled` with the token."""
-    await token.sleep(seconds)
-
-
 async def ask(
     llm: LlmRegistry,
     request: LlmRequest,
     *,
     subject: ScopeTarget | None = None,
-    pause: Sleep = sleep,
+    pause: Sleep = CancelToken.sleep,
     rng: random.Random | None = None,
 ) -> Answer:
     """Make the call, again after failures that may pass, and read the reply to its end.

@@ -73,13 +73,6 @@ def _sweep() -> None:
                 os.close(lock)
 
 
-class _Files:
-    """The files of one session, oldest first, with their sizes; those that are being written included."""
-
-    def __init__(self, folder: Path) -> None:
-        self.sizes = _sizes_in(folder)
-
-
 class LocalSpillStore:
     """Implements `dsh.capabilities.spill.SpillStore`. State: the temporary folder, and what it holds."""
 
@@ -87,7 +80,8 @@ class LocalSpillStore:
         self._root = Path(config.root).absolute() if config.root is not None else None
         self._temporary: _TemporaryFolder | None = None
         self._max_bytes = config.max_session_bytes
-        self._files: dict[str, _Files] = {}
+        self._sizes: dict[str, dict[Path, int]] = {}
+        """Of each session's files, oldest first; those that are being written included."""
 
     def locate(self, session_id: str, suggested_name: str) -> Spilled:
         name = f"{secrets.token_hex(6)}-{encoded(suggested_name)}"
@@ -95,33 +89,33 @@ class LocalSpillStore:
 
     async def save(self, place: Spilled, session_id: str, text: str) -> Spilled:
         path, data = Path(place.locator), text.encode("utf-8", "replace")
-        files = self._files.get(session_id)
-        if files is None:
-            files = self._files[session_id] = _Files(path.parent)
-        self._make_room(files, len(data))
-        files.sizes[path] = len(data)
+        sizes = self._sizes.get(session_id)
+        if sizes is None:
+            sizes = self._sizes[session_id] = _sizes_in(path.parent)
+        self._make_room(sizes, len(data))
+        sizes[path] = len(data)
         try:
             await asyncio.to_thread(_write, path, data)
-            if self._files.get(session_id) is not files:
+            if self._sizes.get(session_id) is not sizes:
                 await asyncio.to_thread(path.unlink, missing_ok=True)
                 raise OSError(errno.ENOENT, "its session has ended", str(path))
         except BaseException:
-            files.sizes.pop(path, None)
+            sizes.pop(path, None)
             raise
         return msgspec.structs.replace(place, size_bytes=len(data))
 
-    def _make_room(self, files: _Files, size: int) -> None:
+    def _make_room(self, sizes: dict[Path, int], size: int) -> None:
         if size > self._max_bytes:
             raise OSError(
                 errno.EFBIG,
                 f"{size} bytes are more than a session may keep (maxSessionBytes {self._max_bytes})",
             )
-        total = sum(files.sizes.values())
-        for path in list(files.sizes):
+        total = sum(sizes.values())
+        for path in list(sizes):
             if total + size <= self._max_bytes:
                 return
             path.unlink(missing_ok=True)
-            total -= files.sizes.pop(path)
+            total -= sizes.pop(path)
 
     def _place(self) -> Path:
         if self._root is not None:
@@ -133,13 +127,13 @@ class LocalSpillStore:
 
     def ended(self, session: Session) -> None:
         """The session is over: its temporary files go."""
-        self._files.pop(session.id, None)
+        self._sizes.pop(session.id, None)
         if self._temporary is not None:
             shutil.rmtree(self._temporary.path / _folder_name(session.id), ignore_errors=True)
 
     def remove(self) -> None:
         """The program is over, or the row: all temporary files go."""
-        self._files.clear()
+        self._sizes.clear()
         self._drop()
 
     def _drop(self) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from dsh.errors import DshError
-from dsh.kernel.foreign import text_of
+from dsh.kernel.foreign import bounded, text_of
 from dsh.session.error import JsonError
 from dsh.session.message import Message
 from dsh.session.value import freeze
@@ -15,10 +15,7 @@ from dsh.tools.error import AbortError, ToolOutputError
 from dsh.tools.execution import ToolExecution, ToolFailure, ToolSuccess
 from dsh.tools.foreign import called
 from dsh.tools.schema import validate
-from dsh.unicode import valid
 
-LONGEST = 16_384
-"""How many characters of an error's message the model gets; a tool's output is its value, not its error."""
 EMPTY_FEEDBACK = "the result of this call was blocked without a reason"
 
 
@@ -26,10 +23,9 @@ def error_text(error: BaseException) -> str:
     """The message of an exception, whatever its `__str__` does; its class name where it has none."""
     try:
         text = text_of(error) if isinstance(error, BaseExceptionGroup) else str(error)
-        text = valid(text) or type(error).__name__
+        return bounded(text) or type(error).__name__
     except BaseException:
         return type(error).__name__
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]} … ({len(text)} characters)"
 
 
 def failure_of(error: BaseException) -> ToolFailure:

@@ -13,8 +13,7 @@ import pytest
 from dsh.persistence.jsonl.reader import read_log
 from dsh.persistence.projections import read_rows, sidecar_path, title_of
 from dsh.persistence.view import LogView, build_view
-from dsh.session.projection.context_breakdown import CONTEXT_BREAKDOWN
-from dsh.session.projection.context_pressure import CONTEXT_PRESSURE
+from dsh.session.projection.context_size import CONTEXT_BREAKDOWN, CONTEXT_PRESSURE
 from dsh.session.projection.fold import checkpoint
 from dsh.session.projection.stats import STATS, view
 from dsh.session.projection.title import TITLE

@@ -18,8 +18,7 @@ from dsh.session.chunk_run import ChunkRun
 from dsh.session.envelope import event_from_json
 from dsh.session.error import SessionError
 from dsh.session.log import Session
-from dsh.session.projection.context_breakdown import CONTEXT_BREAKDOWN
-from dsh.session.projection.context_pressure import CONTEXT_PRESSURE
+from dsh.session.projection.context_size import CONTEXT_BREAKDOWN, CONTEXT_PRESSURE
 from dsh.session.projection.error import ProjectionError
 from dsh.session.projection.stats import STATS
 from dsh.session.projection.title import TITLE

@@ -19,7 +19,7 @@ from dsh.session.event import SessionEvent
 from dsh.session.projection.error import ProjectionError
 from dsh.session.projection.price import Tokens
 from dsh.session.projection.token_usage import reported
-from dsh.session.projection.unit import object_at, text_at
+from dsh.session.projection.unit import Unit, object_at, text_at
 from dsh.session.value import MAX_SAFE_INT, safe_int
 
 
@@ -220,3 +220,25 @@ def breakdown_of(state: ContextSize) -> dict[str, Any]:
     total = state.projected
     messages = state.tokens(state.surface) if total is None else max(0, total - system - tools)
     return {"systemTokens": system, "toolsTokens": tools, "messagesTokens": messages}
+
+
+CONTEXT_PRESSURE: Unit[ContextSize] = Unit(
+    key="contextPressure",
+    version=1,
+    state_type=ContextSize,
+    init=init,
+    apply=apply,
+    types=TYPES,
+    view=pressure_of,
+)
+"""How full the window of the model is: the last request as reported, the next one as projected."""
+CONTEXT_BREAKDOWN: Unit[ContextSize] = Unit(
+    key="contextBreakdown",
+    version=1,
+    state_type=ContextSize,
+    init=init,
+    apply=apply,
+    types=TYPES,
+    view=breakdown_of,
+)
+"""What the next request consists of: system text, tools, messages."""

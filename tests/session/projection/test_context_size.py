@@ -7,9 +7,7 @@ from hypothesis import given
 
 from dsh.session.calibration import START_FACTOR, learned_factor
 from dsh.session.estimate import log_price_of_header, log_price_of_system, log_price_of_tools
-from dsh.session.projection.context_breakdown import CONTEXT_BREAKDOWN
-from dsh.session.projection.context_pressure import CONTEXT_PRESSURE
-from dsh.session.projection.context_size import ContextSize
+from dsh.session.projection.context_size import CONTEXT_BREAKDOWN, CONTEXT_PRESSURE, ContextSize
 from dsh.session.projection.error import ProjectionError
 from dsh.session.projection.unit import fold
 from dsh.session.value import encode

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from dsh.session.chunk_run import Entry, expand
 from dsh.session.event import SessionEvent
-from dsh.session.projection.context_breakdown import CONTEXT_BREAKDOWN
-from dsh.session.projection.context_pressure import CONTEXT_PRESSURE
+from dsh.session.projection.context_size import CONTEXT_BREAKDOWN, CONTEXT_PRESSURE
 from dsh.session.projection.error import InvalidState
 from dsh.session.projection.stats import STATS
 from dsh.session.projection.title import TITLE
