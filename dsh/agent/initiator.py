@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar, cast
+from weakref import ref
 
 from dsh.agent.contract import Agent
 from dsh.agent.failure import AgentError
@@ -25,12 +26,20 @@ DRAIN_S = 5.0
 class _Boundary:
     """One piece of work on behalf of an agent, or of nobody, inside the one that it was begun in."""
 
-    __slots__ = ("agent", "home", "outer")
+    __slots__ = ("_agent", "home", "outer")
 
     def __init__(self, agent: Agent | None, home: "Initiators | None", outer: "_Boundary | None") -> None:
-        self.agent = agent
+        self._agent = None if agent is None else ref(agent)
         self.home = home
         self.outer = outer
+
+    @property
+    def agent(self) -> Agent | None:
+        """Whom it names; nobody any more once that agent is gone.
+
+        Timers and tasks that outlive an agent keep the boundary, and must not keep the agent and its log.
+        """
+        return None if self._agent is None else self._agent()
 
     @property
     def is_valid(self) -> bool:
@@ -60,7 +69,7 @@ class Initiators:
         self.is_over = False
         self._fiber = ctx.fiber
         self._logger = ctx.logger
-        self._open: dict[_Boundary, None] = {}
+        self._open: dict[_Boundary, Agent | None] = {}
         self._closed = asyncio.Event()
         """Set whenever a boundary has been closed."""
         ctx.effect(lambda: self._end, "initiators")
@@ -95,22 +104,22 @@ class Initiators:
         finally:
             _current.reset(token)
         if isinstance(answer, asyncio.Future):
-            self._open[boundary] = None
+            self._open[boundary] = agent
             answer.add_done_callback(lambda _: self._close(boundary))
         elif inspect.isawaitable(answer):
-            return cast("T", self._awaited(boundary, answer))
+            return cast("T", self._awaited(boundary, agent, answer))
         else:
             boundary.outer = None
         return answer
 
-    async def _awaited(self, boundary: _Boundary, answer: Awaitable[Any]) -> Any:
+    async def _awaited(self, boundary: _Boundary, agent: Agent | None, answer: Awaitable[Any]) -> Any:
         try:
-            self._admit(boundary.agent)
+            self._admit(agent)
         except AgentError:
             if inspect.iscoroutine(answer):
                 answer.close()
             raise
-        self._open[boundary] = None
+        self._open[boundary] = agent
         token = _current.set(boundary)
         try:
             return await answer

@@ -1,7 +1,9 @@
 """Who caused the running code: one value per chain, in every task it starts, and gone with its service."""
 
 import asyncio
+import gc
 from typing import Any
+from weakref import ref
 
 import pytest
 
@@ -55,6 +57,45 @@ async def test_the_value_holds_for_what_is_called_and_for_what_it_awaits_and_no_
     with pytest.raises(AgentError) as caught:
         agents.require_initiator()
     assert caught.value.code == "NO_INITIATOR"
+    await ctx.dispose()
+
+
+@aio
+async def test_what_outlives_an_agent_does_not_keep_it() -> None:
+    """A timer, even one that was cancelled, stays with the event loop until it is due."""
+    async with loop(calls(("c1", "look", "{}")), text("done")) as it:
+        timers: list[asyncio.TimerHandle] = []
+        seen: list[Agent | None] = []
+
+        async def look(args: Any, exec: Any) -> str:  # noqa: A002
+            timers.append(asyncio.get_running_loop().call_later(3600, print))
+            seen.append(it.ctx.use(AGENTS).current_initiator())
+            return "looked"
+
+        it.tool("look", look)
+        handle = await it.create()
+        await it.prompt(handle.agent, "go")
+        assert seen.pop() is handle.agent
+        agent, log = ref(handle.agent), ref(handle.agent.session)
+        await handle.dispose()
+        it.model.requests.clear()
+        del handle
+        gc.collect()
+        assert (agent(), log()) == (None, None)
+        timers.pop().cancel()
+
+
+@aio
+async def test_who_is_named_is_kept_until_the_work_on_his_behalf_is_done() -> None:
+    ctx, _, agents = await alone()
+
+    async def work() -> Agent | None:
+        await asyncio.sleep(0)
+        gc.collect()
+        return agents.current_initiator()
+
+    assert await agents.with_initiator(somebody(), work) is not None
+    assert await agents.with_initiator(somebody(), lambda: asyncio.ensure_future(work())) is not None
     await ctx.dispose()
 
 
