@@ -196,7 +196,7 @@ class LoopAgent:
             raise AgentBusyError(f"agent {self.id} is busy", code="busy")
         phase = Maintenance(CancelToken(), idle.last_turn)
         grace, who = Grace(phase.token, self._abandoned.take), f"a maintenance job of agent {self.id}"
-        self._phase = phase
+        self._set_phase(phase)
         try:
             started = job(phase.token)
         except BaseException as error:
@@ -214,7 +214,7 @@ class LoopAgent:
         return asyncio.shield(task)
 
     def _leave_maintenance(self, phase: Maintenance) -> None:
-        self._phase = Idle(phase.last_turn)
+        self._set_phase(Idle(phase.last_turn))
         if phase.wake_requested and self.inbox.has_pending:
             self._wake(after_abort=False)
 
