@@ -29,8 +29,14 @@ class NoOutcome(AgentError):
 class Grace:
     """The grace of one turn. State: when it ends, once the turn has been cancelled."""
 
-    def __init__(self, signal: CancelToken, give_up: Callable[["asyncio.Task[Any]", str], None]) -> None:
+    def __init__(
+        self,
+        signal: CancelToken,
+        give_up: Callable[["asyncio.Task[Any]", str], object],
+        seconds: float | None = None,
+    ) -> None:
         """`give_up` takes over the task of code that is waited for no longer, and the code's name."""
+        self._seconds = GRACE_S if seconds is None else seconds
         self.give_up = give_up
         """Takes over a task that nobody waits for any more."""
         self._begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -68,7 +74,7 @@ class Grace:
         return task.result()
 
     def _begin(self, reason: Any) -> None:
-        self._end_s = self._now_s() + GRACE_S
+        self._end_s = self._now_s() + self._seconds
         if not self._begun.done():
             self._begun.set_result(None)
 

@@ -22,7 +22,7 @@ from dsh.capabilities.token_meter import TOKEN_METER
 from dsh.kernel import CancelToken, Context
 from dsh.llm.registry import LLM
 from dsh.plugins.compaction_basic.config import Config
-from dsh.plugins.compaction_basic.trigger import Trigger
+from dsh.plugins.compaction_basic.trigger import OVERFLOW, Trigger
 from dsh.session.store import SESSIONS
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ __all__ = ["Config", "apply", "inject", "provide"]
 
 inject = [LLM, TOKEN_METER, AGENTS, SESSIONS]
 provide = [COMPACTION]
-
-OVERFLOW = "CONTEXT_WINDOW_EXCEEDED"
 
 
 class Service:

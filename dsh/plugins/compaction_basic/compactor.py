@@ -14,17 +14,16 @@ from dsh.agent.registry import AGENTS
 from dsh.capabilities.agent import AgentRef
 from dsh.capabilities.compaction import TOOL_RESULT_PRUNER, Compacted, CompactionError
 from dsh.capabilities.token_meter import TOKEN_METER, Measurement
-from dsh.kernel import CancelToken, Context, ScopeTarget
+from dsh.kernel import CancelToken, Context
 from dsh.llm.failure import LlmError
 from dsh.llm.registry import LLM
 from dsh.llm.request import LlmCallConfig
-from dsh.plugins.compaction_basic.config import Policy
 from dsh.plugins.compaction_basic.explanation import explained
 from dsh.plugins.compaction_basic.instruction import checkpoint
 from dsh.plugins.compaction_basic.span import Node, Span, choose, nodes_of, shorter, waiting_from
-from dsh.plugins.compaction_basic.summary import Call, Summarizer, Summary
+from dsh.plugins.compaction_basic.summary import Job, Summary, summarized
 from dsh.plugins.compaction_basic.transaction import Transaction
-from dsh.plugins.compaction_basic.trigger import Pressed, Trigger, target_of
+from dsh.plugins.compaction_basic.trigger import OVERFLOW, Pressed, Trigger, target_of
 from dsh.session.estimate import log_price
 from dsh.session.log import Session
 from dsh.session.store import SESSIONS
@@ -33,35 +32,6 @@ SHARES = (1.0, 1 / 4, 1 / 16)
 """What is cut without a reply to it may have this part of the pruner's budget, the first that is enough."""
 HALVINGS = 5
 """How often the part to be summarised is halved where the request for the summary is too large itself."""
-OVERFLOW = "CONTEXT_WINDOW_EXCEEDED"
-
-
-class Job:
-    """What one compaction is to do."""
-
-    def __init__(
-        self,
-        agent: AgentRef,
-        signal: CancelToken,
-        *,
-        target: LlmCallConfig,
-        policy: Policy,
-        retained: int = 0,
-        turn_began: int | None = None,
-        whole_surface: bool = True,
-        command_id: str | None = None,
-    ) -> None:
-        """
-        Args:
-            retained: how many tokens of the history's end stay; the last node always does.
-            turn_began: leave what waits for a reply in the turn that began at this seq.
-            whole_surface: give up when anything of the surface changes meanwhile.
-        """
-        self.agent, self.session = agent, agent.session
-        self.target, self.policy = target, policy
-        self.retained, self.turn_began, self.whole_surface = retained, turn_began, whole_surface
-        self.command_id = command_id
-        self.call = Call(signal, ScopeTarget(agent))
 
 
 class Compactor:
@@ -69,7 +39,6 @@ class Compactor:
 
     def __init__(self, ctx: Context, trigger: Trigger) -> None:
         self._ctx, self._trigger = ctx, trigger
-        self._summarizer = Summarizer(ctx.use(LLM))
         self._overflows: WeakKeyDictionary[Session, tuple[object, int]] = WeakKeyDictionary()
 
     # -- one compaction --------------------------------------------------------------------------
@@ -80,7 +49,7 @@ class Compactor:
         Raises:
             CompactionError: with its code; the history is as it was.
         """
-        session = job.session
+        session = job.agent.session
         span = choose(self._nodes(session), job.retained, turn_began=job.turn_began)
         if span is None or span.log_tokens <= _LEAST:
             return None
@@ -108,7 +77,7 @@ class Compactor:
         return span, await self._ask(span, job)
 
     async def _ask(self, span: Span, job: Job) -> Summary:
-        return await self._summarizer.summarize(job.session, span, job.target, job.policy, job.call)
+        return await summarized(span, job, self._ctx.use(LLM))
 
     def _measure(self, session: Session) -> Measurement:
         return self._ctx.use(TOKEN_METER).measure(session)
@@ -155,7 +124,7 @@ class Compactor:
             if self._trigger.total(agent.session) < limits.threshold:
                 return
             retained = limits.retained // 2**attempt
-            await self.compact(Job(agent, signal, target=target, policy=policy, retained=retained))
+            await self.compact(Job(agent, signal, target, policy, retained=retained))
 
     def _cut_waiting(self, session: Session, is_enough: Callable[[], bool]) -> None:
         for share in SHARES:
@@ -195,7 +164,7 @@ class Compactor:
         if is_shorter and limits is not None and self._trigger.total(session) < limits.threshold:
             return True
         if self._take(failed, policy.max_overflow_retries):
-            job = Job(failed.agent, failed.signal, target=target, policy=policy, turn_began=began)
+            job = Job(failed.agent, failed.signal, target, policy, turn_began=began)
             try:
                 is_shorter = await self.compact(job) is not None or is_shorter
             except CompactionError as error:
@@ -260,7 +229,7 @@ class Compactor:
         policy = self._trigger.config.for_model(target.provider, target.model)
         if signal.cancelled:
             raise CompactionError("the compaction was cancelled", code="cancelled")
-        job = Job(agent, signal, target=target, policy=policy, whole_surface=False, command_id=command_id)
+        job = Job(agent, signal, target, policy, whole_surface=False, command_id=command_id)
         done = await self.compact(job)
         if done is not None:
             try:

@@ -4,25 +4,23 @@ The request begins with the very bytes of the session's last one (system text, t
 provider's cache holds; the instruction comes last (`spec/tools.md` §9).
 """
 
-import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
+from dsh.agent.grace import Grace, NoOutcome
 from dsh.agent.transcript import Started, outgoing
+from dsh.capabilities.agent import AgentRef
 from dsh.errors import DshError
-from dsh.kernel import Cancelled, CancelToken, ScopeTarget
+from dsh.kernel import CancelToken, ScopeTarget
 from dsh.llm.auxiliary import Answer, ask
 from dsh.llm.registry import LlmRegistry
 from dsh.llm.request import LlmCallConfig, LlmRequest
 from dsh.plugins.compaction_basic.config import Policy
 from dsh.plugins.compaction_basic.instruction import instruction
 from dsh.plugins.compaction_basic.span import Span
-from dsh.session.log import Session
 from dsh.session.message import ToolSchema
-
-T = TypeVar("T")
 
 GRACE_S = 2.0
 """How long a call may go on after its cancellation; less than the loop gives its listeners."""
@@ -49,68 +47,74 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     usage: Mapping[str, Any] | None
 
 
-class Summarizer:
-    """Makes the calls. Has no state of its own."""
+class Job(msgspec.Struct, frozen=True, eq=False):
+    """What one compaction is to do."""
 
-    def __init__(self, llm: LlmRegistry) -> None:
-        self._llm = llm
-
-    async def summarize(
-        self, session: Session, span: Span, target: LlmCallConfig, policy: Policy, call: "Call"
-    ) -> Summary:
-        """A summary of a beginning of the history.
-
-        Args:
-            target: the model that works on the task, and with which effort.
-
-        Raises:
-            SummaryError: the answer is none.
-            LlmError: the call failed, repeated as its route's policy says.
-            Cancelled: the call's signal.
-        """
-        config = self._config(target, policy)
-        header: Mapping[str, Any] = session.request_header or {}
-        request = LlmRequest(
-            config=config,
-            messages=(*outgoing(span.messages, Started(session)), instruction()),
-            system=header.get("system"),
-            tools=tuple(_schema(tool) for tool in header.get("tools", ())),
-            session_id=session.id,
-            purpose="compaction",
-            signal=call.signal,
-        )
-        answer = await _bounded(ask(self._llm, request, subject=call.subject), call.signal)
-        call.signal.raise_if_cancelled()
-        return Summary(
-            blocks=_text_of(answer),
-            raw_output=answer.blocks,
-            provider=config.provider,
-            model=config.model,
-            max_tokens=config.max_tokens or policy.max_tokens,
-            usage=answer.usage,
-        )
-
-    def _config(self, target: LlmCallConfig, policy: Policy) -> LlmCallConfig:
-        provider, model = policy.provider or target.provider, policy.model or target.model
-        info = self._llm.resolve_model_info(provider, model)
-        effort = policy.effort
-        if effort is None and (provider, model) == (target.provider, target.model):
-            effort = target.reasoning_effort
-        max_tokens = policy.max_tokens
-        if info.reasoning is not None:
-            thinks = effort or info.reasoning.default_effort or "off"
-            max_tokens += THINKING_TOKENS.get(thinks, MOST_THINKING_TOKENS)
-        if info.default_max_tokens is not None:
-            max_tokens = min(max_tokens, max(info.default_max_tokens, policy.max_tokens))
-        return LlmCallConfig(provider, model, reasoning_effort=effort, max_tokens=max_tokens)
-
-
-class Call(msgspec.Struct, frozen=True, eq=False):
-    """On whose behalf a summary is made."""
-
+    agent: AgentRef
+    """Whose history it is, and whose listeners of `llm/stream` see the request for the summary."""
     signal: CancelToken
-    subject: ScopeTarget
-    """Whose listeners of `llm/stream` see the request."""
+    target: LlmCallConfig
+    """The model that works on the task, and with which effort."""
+    policy: Policy
+    retained: int = 0
+    """How many tokens of the history's end stay; the last node always does."""
+    turn_began: int | None = None
+    """Leave what waits for a reply in the turn that began at this seq."""
+    whole_surface: bool = True
+    """Give up when anything of the surface changes meanwhile."""
+    command_id: str | None = None
+
+
+async def summarized(span: Span, job: Job, llm: LlmRegistry) -> Summary:
+    """A summary of a beginning of the history.
+
+    Raises:
+        SummaryError: the answer is none.
+        LlmError: the call failed, repeated as its route's policy says.
+        Cancelled: the job's signal.
+    """
+    session, signal, config = job.agent.session, job.signal, _config(job, llm)
+    header: Mapping[str, Any] = session.request_header or {}
+    request = LlmRequest(
+        config=config,
+        messages=(*outgoing(span.messages, Started(session)), instruction()),
+        system=header.get("system"),
+        tools=tuple(_schema(tool) for tool in header.get("tools", ())),
+        session_id=session.id,
+        purpose="compaction",
+        signal=signal,
+    )
+    asking = ask(llm, request, subject=ScopeTarget(job.agent))
+    try:
+        answer = await Grace(signal, lambda task, _: task.cancel(), GRACE_S).wait(asking, "a summary")
+    except NoOutcome:
+        signal.raise_if_cancelled()
+        raise
+    signal.raise_if_cancelled()
+    return Summary(
+        blocks=_text_of(answer),
+        raw_output=answer.blocks,
+        provider=config.provider,
+        model=config.model,
+        max_tokens=config.max_tokens or job.policy.max_tokens,
+        usage=answer.usage,
+    )
+
+
+def _config(job: Job, llm: LlmRegistry) -> LlmCallConfig:
+    target, policy = job.target, job.policy
+    provider, model = policy.provider or target.provider, policy.model or target.model
+    info = llm.resolve_model_info(provider, model)
+    effort = policy.effort
+    if effort is None and (provider, model) == (target.provider, target.model):
+        effort = target.reasoning_effort
+    max_tokens = policy.max_tokens
+    if info.reasoning is not None:
+        thinks = effort or info.reasoning.default_effort or "off"
+        max_tokens += THINKING_TOKENS.get(thinks, MOST_THINKING_TOKENS)
+    if info.default_max_tokens is not None:
+        max_tokens = min(max_tokens, max(info.default_max_tokens, policy.max_tokens))
+    return LlmCallConfig(provider, model, reasoning_effort=effort, max_tokens=max_tokens)
 
 
 def _schema(tool: Mapping[str, Any]) -> ToolSchema:
@@ -133,30 +137,3 @@ def _text_of(answer: Answer) -> tuple[Mapping[str, Any], ...]:
         kinds = ", ".join(sorted({block["type"] for block in answer.blocks})) or "nothing"
         raise SummaryError(f"the model gave no text for a summary, found {kinds}")
     return texts
-
-
-async def _bounded(work: Awaitable[T], signal: CancelToken) -> T:
-    """Wait for `work`; once the signal is cancelled only for a moment longer.
-
-    Raises:
-        Cancelled: it did not end then. Its task is cancelled.
-    """
-    task = asyncio.ensure_future(work)
-    begun: asyncio.Future[None] = task.get_loop().create_future()
-
-    def begin(reason: Any) -> None:
-        if not begun.done():
-            begun.set_result(None)
-
-    undo = signal.on_cancel(begin)
-    try:
-        await asyncio.wait((task, begun), return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            await asyncio.wait((task,), timeout=GRACE_S)
-        if not task.done():
-            raise Cancelled(signal.reason)
-        return task.result()
-    finally:
-        undo()
-        if not task.done():
-            task.cancel()

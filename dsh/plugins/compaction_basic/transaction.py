@@ -40,16 +40,9 @@ class Written(msgspec.Struct, frozen=True):
 class Transaction:
     """Writes compactions to one session's log. State: nothing but the session."""
 
-    def __init__(
-        self,
-        session: Session,
-        logger: logging.Logger,
-        *,
-        command_id: str | None = None,
-        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
-    ) -> None:
+    def __init__(self, session: Session, logger: logging.Logger, *, command_id: str | None = None) -> None:
         self._session, self._logger = session, logger
-        self._bracket: dict[str, Any] = {"compactionId": new_id()}
+        self._bracket: dict[str, Any] = {"compactionId": str(uuid.uuid4())}
         if command_id is not None:
             self._bracket["sourceCommandId"] = command_id
 

@@ -20,6 +20,8 @@ from dsh.session.log import Session
 
 Model: TypeAlias = tuple[str, str]
 """Route and id."""
+OVERFLOW = "CONTEXT_WINDOW_EXCEEDED"
+"""The code of a request that the provider found too large."""
 BELOW_REFUSED = 0.9
 """What part of a size that a model refused it may well take; the measure is an estimate."""
 
