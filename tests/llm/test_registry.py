@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from dsh.errors import DshError
@@ -17,6 +18,7 @@ from dsh.llm.adapter import (
     RetryPolicy,
 )
 from dsh.llm.failure import LlmError
+from dsh.llm.memo import Memo
 from dsh.llm.registry import LLM, LLM_ADAPTERS_UPDATED, LLM_STREAM, LlmRegistry
 from dsh.llm.request import LlmCallConfig, LlmRequest
 from dsh.plugins import llm
@@ -418,6 +420,38 @@ async def test_replay_state_survives_only_with_the_adapter_that_owns_it() -> Non
             False,
             False,
         ]
+
+
+@aio
+async def test_what_a_conversation_remembers_holds_only_for_the_routes_there_are() -> None:
+    """Another adapter takes over the provider of an old reply: its state is foreign from then on."""
+    async with Running() as run:
+        ours = Adapter()
+        run.llm.register_adapter(["p"], ours)
+        second = run.llm.register_adapter(["q"], ours)
+        source = {"kind": "model", "provider": "q", "model": "m", "replayState": {"response": 1}}
+        reply: Any = {**assistant(text("a")), "source": source}
+        memo = Memo()
+        for _ in range(2):
+            await drained(run.llm.stream(msgspec.structs.replace(request(config(), reply), memo=memo)))
+            second.dispose()
+
+        assert ["replayState" in seen.messages[0]["source"] for seen in ours.seen] == [True, False]
+
+
+@aio
+async def test_what_a_conversation_remembers_holds_only_for_what_the_model_takes() -> None:
+    image = {"type": "image", "attachment": {"id": "sha256:0123456789abcdef"}}
+    message = user_message([image])
+    async with Running() as run:
+        adapter = Adapter()
+        run.llm.register_adapter(["p"], adapter)
+        memo = Memo()
+        for modalities in (("text", "image"), ("text",), ("text", "image")):
+            adapter.facts["input_modalities"] = modalities
+            await drained(run.llm.stream(msgspec.structs.replace(request(config(), message), memo=memo)))
+
+        assert [seen.messages[0]["content"][0]["type"] for seen in adapter.seen] == ["image", "text", "image"]
 
 
 @aio
