@@ -32,7 +32,7 @@ class Grace:
     def __init__(
         self,
         signal: CancelToken,
-        give_up: Callable[["asyncio.Task[Any]", str], object],
+        give_up: Callable[["asyncio.Task[Any]", str], None],
         seconds: float | None = None,
     ) -> None:
         """`give_up` takes over the task of code that is waited for no longer, and the code's name."""

@@ -4,6 +4,7 @@ The request begins with the very bytes of the session's last one (system text, t
 provider's cache holds; the instruction comes last (`spec/tools.md` §9).
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -86,7 +87,7 @@ async def summarized(span: Span, job: Job, llm: LlmRegistry) -> Summary:
     )
     asking = ask(llm, request, subject=ScopeTarget(job.agent))
     try:
-        answer = await Grace(signal, lambda task, _: task.cancel(), GRACE_S).wait(asking, "a summary")
+        answer = await Grace(signal, _end, GRACE_S).wait(asking, "a summary")
     except NoOutcome:
         signal.raise_if_cancelled()
         raise
@@ -99,6 +100,10 @@ async def summarized(span: Span, job: Job, llm: LlmRegistry) -> Summary:
         max_tokens=config.max_tokens or job.policy.max_tokens,
         usage=answer.usage,
     )
+
+
+def _end(task: "asyncio.Task[Any]", who: str) -> None:
+    task.cancel()
 
 
 def _config(job: Job, llm: LlmRegistry) -> LlmCallConfig:
