@@ -1,6 +1,5 @@
 """What a write or an edit changed, as hunks for display."""
 
-import difflib
 from collections.abc import Iterator, Sequence
 
 CONTEXT_LINES = 3
@@ -62,9 +61,10 @@ def _opcodes(old: list[str], new: list[str]) -> list[Opcode]:
 
 def _middle(old: list[str], new: list[str]) -> list[Opcode]:
     if max(len(old), len(new)) <= MAX_MATCHED_LINES:
+        from difflib import SequenceMatcher
+
         return [
-            (tag, a1, a2, b1, b2)
-            for tag, a1, a2, b1, b2 in difflib.SequenceMatcher(None, old, new).get_opcodes()
+            (tag, a1, a2, b1, b2) for tag, a1, a2, b1, b2 in SequenceMatcher(None, old, new).get_opcodes()
         ]
     if len(old) == len(new):
         return list(_line_by_line(old, new))
