@@ -35,10 +35,10 @@ def parse_arguments(raw: str) -> ParsedArguments:
     except json.JSONDecodeError as error:
         what = error.msg.removesuffix(" at").removesuffix(" starting")
         found = f"{what} at line {error.lineno}, column {error.colno}"
+    except _NoNumber as error:
+        found = f"{error} at {error.place_in(raw)}"
     except RecursionError:
         found = "it is nested too deeply"
-    except ValueError as error:
-        found = str(error)
     return ParsedArguments(raw, f"the text is not valid JSON: {found}")
 
 
@@ -94,10 +94,23 @@ def _holds_null(value: Any) -> bool:
     return False
 
 
+class _NoNumber(Exception):
+    """A word that the decoder takes for a number, and that is none here."""
+
+    def __init__(self, word: str, problem: str) -> None:
+        super().__init__(problem)
+        self._word = word
+
+    def place_in(self, raw: str) -> str:
+        """Where the word stands: the decoder has stopped at the first one outside of a string."""
+        start = next((found.start() for found in _WORD.finditer(raw) if found[0] == self._word), 0)
+        return f"line {raw.count(chr(10), 0, start) + 1}, column {start - raw.rfind(chr(10), 0, start)}"
+
+
 def _float(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"the number {text[:40]} is out of range")
+        raise _NoNumber(text, f"the number {text[:40]} is out of range")
     return number or 0.0
 
 
@@ -105,13 +118,14 @@ def _int(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ValueError(f"an integer of {len(text)} digits is out of range") from None
+        raise _NoNumber(text, f"an integer of {len(text)} digits is out of range") from None
 
 
 def _constant(text: str) -> Any:
-    raise ValueError(f"{text} is not a JSON number")
+    raise _NoNumber(text, f"{text} is not a JSON number")
 
 
+_WORD = re.compile(r'"(?:[^"\\]|\\.)*"|-?(?:NaN|Infinity|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)', re.DOTALL)
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _DECODER = json.JSONDecoder(parse_float=_float, parse_int=_int, parse_constant=_constant)
 

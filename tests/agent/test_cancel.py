@@ -13,8 +13,9 @@ from dsh.agent.contract import (
     RetryRequest,
 )
 from dsh.agent.failure import AgentError
-from dsh.session.chunk import BlockStart, TextDelta, UsageChunk
+from dsh.session.chunk import BlockStart, Finish, TextDelta, UsageChunk
 from dsh.session.message import user_message
+from dsh.session.store import SESSION_EVENT, Appended
 from dsh.tools.event import TOOLS_POST_EXECUTE, TOOLS_PRE_EXECUTE, Accept
 from tests.agent.kit import calls, data_of, ends, failed, loop, short, text, texts_of, thought, until
 from tests.aio import aio
@@ -43,11 +44,30 @@ async def test_what_was_visible_when_the_stream_was_cut_is_kept_as_interrupted()
         (kept,) = data_of(agent.session, "assistant/message")
         assert list(kept) == ["turn", "step", "message", "interrupted", "usage"]
         assert [block["text"] for block in kept["message"]["content"]] == ["hmm", "half an"]
-        assert "replayState" not in kept["message"]["source"]
         chunks = [e.seq for e in agent.session.events() if e.type == "assistant/chunk"]
         assert agent.session.event(chunks[-1] + 1).sources == tuple(chunks)
         assert len(chunks) == 5, "no chunk after the cancellation is logged"
         assert it.model.closed == 1
+
+
+@pytest.mark.parametrize("is_cut", [False, True], ids=["whole", "interrupted"])
+@aio
+async def test_only_a_message_that_is_whole_keeps_what_its_adapter_replays(is_cut: bool) -> None:
+    async with loop([*text("done")[:-1], Finish({"kind": "stop"}, {"response": "r1"})]) as it:
+        agent = await it.agent()
+
+        def observe(appended: Appended) -> None:
+            if is_cut and appended.event.data.get("chunk", {}).get("type") == "finish":
+                agent.cancel(USER)
+
+        it.ctx.on(SESSION_EVENT, observe)
+        await it.prompt(agent, "go")
+        (said,) = data_of(agent.session, "assistant/message")
+        source = {"kind": "model", "provider": "p", "model": "m"}
+        assert said.get("interrupted", False) is is_cut
+        assert said["message"]["source"] == (
+            source if is_cut else {**source, "replayState": {"response": "r1"}}
+        )
 
 
 @aio
