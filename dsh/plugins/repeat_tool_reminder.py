@@ -2,8 +2,10 @@
 
 Two counts are kept for each agent. Reminders follow the calls that were answered, as their results are
 committed; refusal and the end of the turn follow those that were asked for, so that calls made at once
-count before any of them has run. A person's message begins both anew, and so does a resumed session:
-the counts are in memory only (`spec/tools.md` §6).
+count before any of them has run. A turn is ended only by a call that was made after an equal one was
+answered: a model that says one thing many times in a single message has not been told yet that it is of no
+use. A person's message begins both counts anew, and so does a resumed session: they are in memory only
+(`spec/tools.md` §6).
 """
 
 import re
@@ -58,7 +60,8 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
     block_at: Times | None = None
     """From so many equal calls in a row on each is refused; unset: none is."""
     end_turn_at: Times | None = None
-    """At so many equal calls in a row the turn is ended with the reason `limit:repeat`; unset: it is not."""
+    """At so many equal calls in a row the turn is ended with the reason `limit:repeat`, or, where all are of one
+    message, they are refused instead; unset: neither."""
 
     def __post_init__(self) -> None:
         if self.thresholds != sorted(set(self.thresholds)):
@@ -72,12 +75,15 @@ class Row:
         self._name = ""
         self._arguments: Any = None
         self._count = 0
+        self.is_told = False
+        """Whether the model has had an answer to one of these calls."""
 
     def add(self, execution: ToolExecution) -> int:
         """Count a call: 1 if it is not the one before."""
-        is_same = execution.name == self._name and json_equal(execution.arguments, self._arguments)
-        self._name, self._arguments = execution.name, execution.arguments
-        self._count = self._count + 1 if is_same else 1
+        if execution.name != self._name or not json_equal(execution.arguments, self._arguments):
+            self._name, self._arguments = execution.name, execution.arguments
+            self._count, self.is_told = 0, False
+        self._count += 1
         return self._count
 
 
@@ -102,9 +108,11 @@ class Reminder:
     async def before_step(
         self, step: PreStep, following: Callable[[], Awaitable[PreStepDecision]]
     ) -> PreStepDecision:
-        """A person has spoken: whatever was repeated may now be what they want."""
+        """What was asked for is answered. Where a person has spoken, it may now be what they want."""
         if any(message["source"].get("kind") == "user" for message in step.messages):
             self._rows.pop(step.agent.session, None)
+        elif rows := self._rows.get(step.agent.session):
+            rows.asked.is_told = True
         return await following()
 
     async def before_call(
@@ -115,9 +123,10 @@ class Reminder:
         if rows is None or agent is None:
             return await following()
         count, config = rows.asked.add(execution), self._config
-        if config.end_turn_at is not None and count >= config.end_turn_at:
+        is_over = config.end_turn_at is not None and count >= config.end_turn_at
+        if is_over and rows.asked.is_told:
             self._end_turn(agent, execution.name, count)
-        elif config.block_at is None or count < config.block_at:
+        elif not is_over and (config.block_at is None or count < config.block_at):
             return await following()
         return Deny(
             f"refused, because this call was made {count} times in a row with the same arguments; its result "

@@ -68,7 +68,7 @@ class SpillPolicy:
         store, session = self._ctx.get(SPILL_STORE), execution.session
         if store is None or session is None:
             nobody = "no row provides spillStore" if store is None else "the call belongs to no session"
-            self._warn(f"long results reach the model whole: {nobody}", once=True)
+            self._warn(f"long results reach the model whole: {nobody}")
             return None
         try:
             place = store.locate(session.id, f"{execution.name}.txt")
@@ -91,11 +91,10 @@ class SpillPolicy:
                 return kept.head + GAP + kept.tail + _notice(kept.omitted_bytes, place) + marks
         return None
 
-    def _warn(self, problem: str, *, once: bool = False) -> None:
-        if once and problem in self._told:
-            return
-        self._told.add(problem)
-        self._ctx.logger.warning("%s", problem)
+    def _warn(self, problem: str) -> None:
+        if problem not in self._told:
+            self._told.add(problem)
+            self._ctx.logger.warning("%s", problem)
 
 
 def _marks_of(text: str) -> str:

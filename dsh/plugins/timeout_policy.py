@@ -36,8 +36,8 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
     """How long a body may go on after its deadline; then the call is answered without it."""
 
 
-class Deadline(msgspec.Struct, frozen=True, eq=False):
-    """The reason of a token that ran out of time. Compared by identity: each call has its own."""
+class Deadline(msgspec.Struct, frozen=True):
+    """The reason of a token that ran out of time. Each call has its own, and knows it by identity."""
 
     timeout_ms: float
 

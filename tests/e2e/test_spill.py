@@ -100,3 +100,16 @@ def test_a_model_that_repeats_one_call_for_ever_ends_with_a_logged_reason(
     assert end == {"kind": "aborted", "reason": {"kind": "hook", "reason": "limit:repeat"}}
     told = [row["data"]["source"].get("summary") for row in rows if row["type"] == "user/message"]
     assert [summary for summary in told if summary] == ["bash × 3", "bash × 5", "bash × 8"]
+
+
+def test_a_model_that_says_one_call_many_times_at_once_is_refused_and_may_go_on(
+    space: Workspace, answering: Answering
+) -> None:
+    [call] = bash("echo again >> ran.txt")["tools"]
+    model = answering({"tools": [{**call, "id": f"c{n}"} for n in range(40)]}, text("enough"))
+
+    done = space.run("run", "go")
+
+    assert (done.code, done.stdout, done.stderr) == (0, "enough\n", "")
+    assert (space.work / "ran.txt").read_text() == "again\n" * 19
+    assert len(model.bodies()) == 2

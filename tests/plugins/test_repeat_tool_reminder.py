@@ -22,7 +22,7 @@ from dsh.tools.event import (
     PreDecision,
     Settled,
 )
-from dsh.tools.execution import ToolExecution
+from dsh.tools.execution import ToolCall, ToolExecution
 from tests.agent.kit import Loop, Reply, calls, data_of, ends, loop, text
 from tests.aio import aio
 
@@ -167,6 +167,31 @@ async def test_patterns_know_only_the_star(include: list[str], exclude: list[str
 
 
 @aio
+async def test_the_star_stands_for_any_character_that_a_model_may_put_into_a_name() -> None:
+    async with reminding(*same(3, name="no\nsuch"), text("done")) as it:
+        assert len(summaries(await prompted(it))) == 1
+
+
+@aio
+async def test_calls_that_a_tool_makes_are_not_the_models() -> None:
+    async with reminding(calls(("c1", "outer", "{}")), text("done"), thresholds=[2], blockAt=3) as it:
+        ran = prepared(it, "t")
+
+        async def outer(_: Any, execution: ToolExecution) -> str:
+            for n in range(5):
+                inner = ToolCall(
+                    call_id=f"n{n}", name="t", arguments={}, agent=execution.agent, parent=execution.token
+                )
+                await it.tools.run(inner)
+            return "ok"
+
+        it.tool("outer", outer)
+        agent = await prompted(it)
+
+        assert (len(ran), summaries(agent)) == (5, [])
+
+
+@aio
 async def test_a_persons_message_begins_anew_and_one_of_a_row_does_not() -> None:
     for kind, told in (("user", []), ("plugin", ["t × 3"])):
         async with reminding(*same(2), text("one"), *same(2), text("two")) as it:
@@ -229,6 +254,15 @@ async def test_a_long_argument_is_cut_and_the_missing_characters_are_counted() -
         prepared(it)
         _, told = reminders(await prompted(it))[1]
         assert '{"a":"漢漢漢漢… (48 more characters)\n' in told
+
+
+@aio
+async def test_an_argument_of_just_the_length_is_shown_whole() -> None:
+    async with reminding(
+        *same(3, raw='{"a":12}'), text("x"), thresholds=[2, 3], argumentsPreviewChars=8
+    ) as it:
+        prepared(it)
+        assert 'arguments: {"a":12}\n' in reminders(await prompted(it))[1][1]
 
 
 @aio
@@ -313,13 +347,56 @@ async def test_a_turn_ends_without_a_refusal_before_and_the_agent_goes_on_afterw
 @aio
 async def test_the_rest_of_the_message_is_answered_when_the_turn_ends_in_its_midst() -> None:
     batch = calls(*((f"c{n}", "t", "{}") for n in range(6)))
-    async with reminding(batch, endTurnAt=3) as it:
+    async with reminding(*same(1), batch, endTurnAt=3) as it:
         ran = prepared(it)
         agent = await prompted(it)
 
         assert ends(agent.session)[0]["reason"]["reason"] == "limit:repeat"
         assert len(ran) == 2
-        assert len(results(agent)) == 6
+        assert len(results(agent)) == 7
+
+
+@pytest.mark.parametrize("block_at", [None, 4])
+@aio
+async def test_calls_of_a_single_message_are_refused_and_only_one_made_after_it_ends_the_turn(
+    block_at: int | None,
+) -> None:
+    batch = calls(*((f"c{n}", "t", "{}") for n in range(9)))
+    for last, end in ((text("I see"), "completed"), (same(1)[0], "aborted")):
+        async with reminding(batch, last, text("done"), blockAt=block_at, endTurnAt=5) as it:
+            ran = prepared(it)
+            agent = await prompted(it)
+
+            assert len(ran) == (block_at or 5) - 1
+            assert sum(line.startswith("Error: refused") for line in results(agent)[:9]) == 9 - len(ran)
+            assert [found["kind"] for found in ends(agent.session)] == [end]
+            assert len(it.model.requests) == 2
+
+
+@aio
+async def test_another_call_in_between_is_answered_before_it_can_end_a_turn() -> None:
+    batch = calls(("a", "t", '{"a":1}'), *((f"c{n}", "t", "{}") for n in range(5)))
+    async with reminding(calls(("b", "t", '{"a":1}')), batch, text("done"), endTurnAt=4) as it:
+        prepared(it)
+        assert ends((await prompted(it)).session) == [{"kind": "completed"}]
+
+
+@aio
+async def test_calls_that_an_older_policy_refuses_before_anybody_else_is_asked_end_the_turn_too() -> None:
+    async def deny(_: ToolExecution, __: Callable[[], Awaitable[PreDecision]]) -> PreDecision:
+        return Deny("no")
+
+    def first(ctx: Context) -> None:
+        ctx.on(TOOLS_PRE_EXECUTE, deny)
+
+    async with loop(
+        *same(9), text("done"), rows=[(repeat_tool_reminder, {"endTurnAt": 4})], first=first
+    ) as it:
+        prepared(it)
+        agent = await prompted(it)
+
+        assert len(results(agent)) == 4
+        assert [end["kind"] for end in ends(agent.session)] == ["aborted"]
 
 
 @aio

@@ -1,5 +1,6 @@
 """Row `spill-policy`: what the model reads of a result that is too long, and what stays as it is."""
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -72,8 +73,12 @@ class Bounded:
         return result
 
 
-async def bounded(store: Store | None, cap: int | None = CAP) -> Bounded:
+async def bounded(
+    store: Store | None, cap: int | None = CAP, *, first: Callable[[Context], None] | None = None
+) -> Bounded:
     ctx, tools = new_registry()
+    if first is not None:
+        first(ctx)
     if store is not None:
         ctx.provide(SPILL_STORE, store)
     await ctx.plugin(spill_policy, {} if cap is None else {"maxInlineBytes": cap})
@@ -215,6 +220,42 @@ async def test_a_store_that_fails_leaves_the_result_and_says_so() -> None:
 
 
 @aio
+async def test_a_failure_that_comes_again_is_told_once() -> None:
+    it = await bounded(Store(failure=OSError("disk full")))
+    for _ in range(3):
+        await it.run(MARKED)
+    assert len(it.warnings) == 1
+
+
+@aio
+async def test_the_end_of_a_call_while_its_text_is_written_is_no_failure_of_the_store() -> None:
+    it = await bounded(store := Store())
+    writes = asyncio.Event()
+
+    async def save(place: Spilled, session_id: str, text: str) -> Spilled:
+        writes.set()
+        await asyncio.Event().wait()
+        return place
+
+    store.save = save  # type: ignore[method-assign]
+    running = asyncio.ensure_future(it.result(MARKED))
+    await writes.wait()
+    running.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert it.warnings == []
+
+
+@aio
+async def test_the_smallest_cap_with_room_for_the_notice_shows_the_notice_alone() -> None:
+    notice = "\n\n(9999 bytes left out. The whole result: /spill/1. Open it by `read`.)"
+    for cap, is_cut in ((len(GAP + notice), True), (len(GAP + notice) - 1, False)):
+        it = await bounded(Store(), cap)
+        assert await it.run("x" * 9999) == (GAP + notice if is_cut else "x" * 9999)
+
+
+@aio
 async def test_without_a_store_or_an_owner_the_result_stays_and_that_is_told_once() -> None:
     it = await bounded(None)
     assert await it.run(MARKED) == MARKED
@@ -277,12 +318,17 @@ def answering(decision: PostDecision) -> Callable[..., Awaitable[PostDecision]]:
     return listener
 
 
-@pytest.mark.parametrize("is_first", [False, True])
+@pytest.mark.parametrize(("is_older", "is_first"), [(False, False), (True, False), (False, True)])
 @aio
-async def test_what_another_review_puts_in_its_place_is_bounded(is_first: bool) -> None:
-    it = await bounded(Store())
+async def test_what_another_review_puts_in_its_place_is_bounded(is_older: bool, is_first: bool) -> None:
     long: Sequence[Mapping[str, Any]] = [{"type": "text", "text": "other " * 200}]
-    it.ctx.on(TOOLS_POST_EXECUTE, answering(Accept(content=long)), prepend=is_first)
+
+    def review(ctx: Context) -> None:
+        ctx.on(TOOLS_POST_EXECUTE, answering(Accept(content=long)), prepend=is_first)
+
+    it = await bounded(Store(), first=review if is_older else None)
+    if not is_older:
+        review(it.ctx)
 
     shown = await it.run("short")
 

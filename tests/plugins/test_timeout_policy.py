@@ -1,6 +1,7 @@
 """Row `timeout-policy`, mounted: its own deadline, and nobody else's."""
 
 import asyncio
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,7 @@ from dsh.tools.registry import TOOLS, ToolRegistry
 from tests.agent.kit import calls, data_of, ends, loop
 from tests.agent.kit import text as model_text
 from tests.aio import aio_in_virtual_time as aio
-from tests.tools.kit import call, code, text, tool, value
+from tests.tools.kit import agent_in, call, code, text, tool, value
 
 
 async def mounted(**config: Any) -> tuple[Context, ToolRegistry]:
@@ -245,6 +246,37 @@ async def test_without_an_agent_the_row_keeps_what_is_left_behind_until_it_goes(
 
 
 @aio
+async def test_a_wrapper_further_in_that_hangs_before_any_body_goes_with_the_row_too() -> None:
+    ctx, tools = await mounted(graceMs=50)
+    ended: list[str] = []
+
+    async def hangs(_: ToolExecution, __: Any) -> Any:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            ended.append("cut off")
+
+    tools.register(tool("t", never_ends, timeout_ms=10))
+    ctx.on(TOOLS_EXECUTE, hangs)
+
+    assert code(await tools.run(call())) == "TOOL_OUTCOME_UNKNOWN"
+    await ctx.dispose()
+    assert ended == ["cut off"]
+
+
+@aio
+async def test_the_deadline_is_that_of_the_tool_that_the_agent_sees() -> None:
+    ctx, tools = await mounted()
+    agent, scope = await agent_in(ctx)
+    tools.register(tool("t", until_cancelled, timeout_ms=3_000))
+    scope.ctx.use(TOOLS).register(tool("t", until_cancelled, timeout_ms=10))
+
+    assert text(await tools.run(call(agent=agent))) == "Error: tool call timed out after 10ms"
+    assert text(await tools.run(call())) == "Error: tool call timed out after 3000ms"
+    await ctx.dispose()
+
+
+@aio
 async def test_the_grace_is_five_seconds_unless_said_otherwise() -> None:
     ctx, tools = await mounted()
     tools.register(tool("t", never_ends, timeout_ms=1_000))
@@ -320,6 +352,32 @@ async def test_the_end_of_the_task_of_a_call_ends_its_body() -> None:
     await asyncio.sleep(0)
 
     assert task.cancelled() and ended == ["cut off"]
+    await ctx.dispose()
+
+
+@aio
+async def test_what_a_body_raises_when_the_task_of_its_call_ends_is_no_lost_exception() -> None:
+    ctx, tools = await mounted()
+    lost: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: lost.append(context))
+
+    async def raises_late(_: ToolExecution, __: Any) -> Any:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            raise ValueError("too late") from None
+
+    tools.register(tool("t", never_ends))
+    ctx.on(TOOLS_EXECUTE, raises_late)
+    task = asyncio.create_task(tools.run(call()))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    await asyncio.wait((task,))
+    del task
+    await asyncio.sleep(0)
+    gc.collect()
+
+    assert lost == []
     await ctx.dispose()
 
 
