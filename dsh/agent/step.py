@@ -4,7 +4,6 @@ Per chunk the loop looks at the token, appends to the log and feeds the assemble
 there (`spec/agent-loop.md` §7).
 """
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -37,7 +36,6 @@ async def run_step(
         LlmError: the model failed and nobody asked for a retry.
         Cancelled: the turn's token.
     """
-    await asyncio.sleep(0)  # observers of the entering messages defer their own rows by one tick
     scope.signal.raise_if_cancelled()
     while True:
         attempt = _Attempt(scope, await requests.build(scope, assembly))

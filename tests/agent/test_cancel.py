@@ -1,6 +1,7 @@
 """What a cancellation keeps of a reply and of tool calls; the windows themselves are in `test_windows.py`."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from dsh.agent.contract import (
     RetryRequest,
 )
 from dsh.agent.failure import AgentError
-from dsh.session.chunk import BlockStart, Finish, TextDelta, UsageChunk
+from dsh.llm.request import LlmRequest
+from dsh.session.chunk import BlockStart, Chunk, Finish, TextDelta, UsageChunk
 from dsh.session.message import user_message
 from dsh.session.store import SESSION_EVENT, Appended
 from dsh.tools.event import TOOLS_POST_EXECUTE, TOOLS_PRE_EXECUTE, Accept
@@ -48,6 +50,28 @@ async def test_what_was_visible_when_the_stream_was_cut_is_kept_as_interrupted()
         assert agent.session.event(chunks[-1] + 1).sources == tuple(chunks)
         assert len(chunks) == 5, "no chunk after the cancellation is logged"
         assert it.model.closed == 1
+
+
+@pytest.mark.parametrize("is_cut", [False, True], ids=["whole", "interrupted"])
+@aio
+async def test_the_stream_of_a_reply_is_closed_before_the_step_goes_on(is_cut: bool) -> None:
+    async with loop() as it:
+        agent, closed = await it.agent(), list[str]()
+
+        async def stream(request: LlmRequest) -> AsyncIterator[Chunk]:
+            try:
+                yield BlockStart(0, "text")
+                if is_cut:
+                    agent.cancel(USER)
+                yield Finish({"kind": "stop"})
+            finally:
+                for _ in range(50):
+                    await asyncio.sleep(0)
+                closed.append(short(agent.session))
+
+        it.model.stream = stream  # type: ignore[method-assign]
+        await it.prompt(agent, "go")
+        assert closed == [f"{REQUESTED} chunks"]
 
 
 @pytest.mark.parametrize("is_cut", [False, True], ids=["whole", "interrupted"])
