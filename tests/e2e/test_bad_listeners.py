@@ -1,13 +1,14 @@
 """Listeners that misbehave, through the real program: the turn ends with a line that names who and where."""
 
 import signal
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
 
 from dsh.testing.workspace import Workspace, finish
 from tests.e2e.bounds import bounded
-from tests.e2e.hostile import Hostile
+from tests.e2e.hostile import Hostile, calls
 from tests.e2e.model import Model
 from tests.e2e.reply import bash, failure, text
 from tests.process import wait_until
@@ -34,12 +35,13 @@ once = []
 def agent():
     return ctx.use(AGENTS).list()[0]
 
-{listener}
+{listeners}
 
 def apply(context):
     global ctx
     ctx = context
-    ctx.on({event}, on)
+    for event, listener in ({pairs},):
+        ctx.on(event, listener)
 """
 AROUND = "async def on(payload, following):\n    {}"
 TOLD = "def on(payload):\n    {}"
@@ -62,32 +64,43 @@ def it(space: Workspace, answering: Callable[..., Model]) -> Hostile:
     return Hostile(space, answering)
 
 
-def plugin(event: str, listener: str) -> str:
-    return PLUGIN.format(event=event, listener=listener)
+def plugin(*pairs: tuple[str, str]) -> str:
+    """A plugin with these listeners: event, and code that defines `on`."""
+    listeners = "\n".join(code.replace("def on(", f"def on{at}(") for at, (_, code) in enumerate(pairs))
+    named = ", ".join(f"({event}, on{at})" for at, (event, _) in enumerate(pairs))
+    return PLUGIN.format(listeners=listeners, pairs=named)
 
 
 def replies(event: str) -> tuple[dict[str, object], ...]:
     return (failure(400, "no"), *WORK) if event == "AGENT_REQUEST_ERROR" else WORK
 
 
-@pytest.mark.parametrize("event", ASKED)
+WRONG = (AROUND.format("await following(); return object()"), "answered object")
+TWICE = AROUND.format("await following(); return await following()")
+
+
 @pytest.mark.parametrize(
-    ("listener", "says"),
+    ("event", "listener", "says"),
     [
-        (AROUND.format("raise Own"), "plugin.py:"),
-        (AROUND.format("await following(); raise ValueError('late')"), "late ("),
-        (AROUND.format("sys.exit(3)"), "raised SystemExit: 3"),
-        ("def on(payload, following): raise ValueError('soon')", "soon"),
-        ("def on(payload, following): return 5", "answered int"),
-        ("def on(): return 5", "takes 0 positional arguments"),
-        (AROUND.format("await following(); return object()"), "answered object"),
-        (AROUND.format("await following(); return await following()"), "called next() twice"),
+        *((event, *WRONG) for event in ASKED),
+        *(
+            ("AGENT_REQUEST", listener, says)
+            for listener, says in [
+                (AROUND.format("raise Own"), "plugin.py:"),
+                (AROUND.format("await following(); raise ValueError('late')"), "late ("),
+                (AROUND.format("sys.exit(3)"), "raised SystemExit: 3"),
+                ("def on(payload, following): raise ValueError('soon')", "soon"),
+                ("def on(payload, following): return 5", "answered int"),
+                ("def on(): return 5", "takes 0 positional arguments"),
+                (TWICE, "called next() twice"),
+            ]
+        ),
     ],
 )
 def test_a_listener_that_fails_where_a_step_is_made_ends_the_turn_and_is_named(
     it: Hostile, event: str, listener: str, says: str
 ) -> None:
-    done = it.run(plugin(event, listener), *replies(event))
+    done = it.run(plugin((event, listener)), *replies(event))
     assert (done.code, done.stdout) == (1, "\n")
     [line] = done.errors
     assert says in line
@@ -97,37 +110,39 @@ def test_a_listener_that_fails_where_a_step_is_made_ends_the_turn_and_is_named(
         it.goes_on()
 
 
-@pytest.mark.parametrize("event", CALLS)
-@pytest.mark.parametrize(
-    ("listener", "says"),
-    [
-        (AROUND.format("raise Own"), "Error: Own"),
-        (AROUND.format("sys.exit(3)"), "it tried to end the process (exit 3)"),
-        (AROUND.format("return None"), "answered NoneType, expected"),
-        (AROUND.format("await following(); return {'kind': 'maybe'}"), "answered dict, expected"),
-        (AROUND.format("await following(); return await following()"), "called next() twice"),
-    ],
-)
-def test_a_listener_that_fails_around_a_call_fails_the_call(
-    it: Hostile, event: str, listener: str, says: str
-) -> None:
-    done = it.run(plugin(event, listener), *WORK)
-    assert (done.code, done.stdout) == (0, "done\n")
-    [(found, _)] = it.results()
-    assert found.startswith("Error: ") and says in found
+FAULTS = {
+    "raise Own": "Error: Own",
+    "sys.exit(3)": "it tried to end the process (exit 3)",
+    "return None": "answered NoneType, expected",
+    "await following(); return {'kind': 'maybe'}": "answered dict, expected",
+    "await following(); return await following()": "called next() twice",
+}
+ONE_CALL = """
+async def on(payload, following):
+    if getattr(payload, "execution", payload).call_id != "c{at}":
+        return await following()
+    {fault}"""
 
 
-@pytest.mark.parametrize("event", EMITTED)
-def test_a_listener_that_is_only_told_spoils_nothing_and_is_named_three_times_at_most(
-    it: Hostile, event: str
-) -> None:
-    done = it.run(plugin(event, TOLD.format("raise ValueError('told')")), *WORK)
+def test_a_listener_that_fails_around_a_call_fails_the_call(it: Hostile) -> None:
+    """Each call has a listener of its own that fails, all in one process."""
+    made = [(event, fault) for event in CALLS for fault in FAULTS]
+    pairs = [(event, ONE_CALL.format(at=at, fault=fault)) for at, (event, fault) in enumerate(made)]
+    asked = calls(*["bash"] * len(made), arguments='{"command": "echo hi", "description": "d"}')
+    done = it.run(plugin(*pairs), asked, text("done"))
     assert (done.code, done.stdout) == (0, "done\n")
-    assert 1 <= len(done.errors) <= 3
-    for line in done.errors:
-        assert line.startswith(
-            f"dsh: listener of {NAMES[event]} in odd (./plugin.py) failed: ValueError: told"
-        )
+    for (found, _), (_, fault) in zip(it.results(), made, strict=True):
+        assert found.startswith("Error: ") and FAULTS[fault] in found
+
+
+def test_listeners_that_are_only_told_spoil_nothing_and_are_named_three_times_at_most(it: Hostile) -> None:
+    done = it.run(plugin(*((event, TOLD.format("raise ValueError('told')")) for event in EMITTED)), *WORK)
+    assert (done.code, done.stdout) == (0, "done\n")
+    named = Counter(
+        line.partition(" in odd (./plugin.py) failed: ValueError: told")[0] for line in done.errors
+    )
+    assert named.keys() == {f"dsh: listener of {NAMES[event]}" for event in EMITTED}
+    assert max(named.values()) <= 3
 
 
 DEEDS = {
@@ -142,10 +157,10 @@ DEEDS = {
 }
 
 
-@pytest.mark.parametrize("event", ["AGENT_PRE_STEP", "AGENT_REQUEST", "TOOLS_PRE_EXECUTE"])
+@pytest.mark.parametrize("event", ["AGENT_PRE_STEP", "TOOLS_PRE_EXECUTE"])
 @pytest.mark.parametrize("deed", DEEDS)
 def test_what_listeners_do_to_the_agent_from_inside(it: Hostile, event: str, deed: str) -> None:
-    done = it.run(plugin(event, AROUND.format(f"{deed}; return await following()")), *WORK)
+    done = it.run(plugin((event, AROUND.format(f"{deed}; return await following()"))), *WORK)
     if "append(" in deed and "user/message" in deed and event == "AGENT_PRE_STEP":
         assert it.reason()["kind"] in ("completed", "error")
         return
@@ -156,12 +171,13 @@ def test_what_listeners_do_to_the_agent_from_inside(it: Hostile, event: str, dee
         it.goes_on()
 
 
-@pytest.mark.parametrize("event", ["SESSION_EVENT", "AGENT_INBOX_CLAIMED", "AGENT_STATUS"])
 @pytest.mark.parametrize("deed", ["append('turn/start', {'turn': 9})", "append('nope', {})"])
-def test_an_observer_that_appends_is_refused_and_named(it: Hostile, event: str, deed: str) -> None:
-    done = it.run(plugin(event, TOLD.format(f"agent().session.{deed}")), *WORK)
+def test_an_observer_that_appends_is_refused_and_named(it: Hostile, deed: str) -> None:
+    events = ("SESSION_EVENT", "AGENT_INBOX_CLAIMED", "AGENT_STATUS")
+    done = it.run(plugin(*((event, TOLD.format(f"agent().session.{deed}")) for event in events)), *WORK)
     assert (done.code, done.stdout) == (0, "done\n")
-    assert f"dsh: listener of {NAMES[event]} in odd (./plugin.py) failed: " in done.errors[0]
+    for event in events:
+        assert f"dsh: listener of {NAMES[event]} in odd (./plugin.py) failed: " in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -175,7 +191,7 @@ def test_an_observer_that_appends_is_refused_and_named(it: Hostile, event: str, 
 def test_a_listener_of_the_end_of_a_turn_that_fails_keeps_the_answer(
     it: Hostile, listener: str, says: str
 ) -> None:
-    done = it.run(plugin("AGENT_TURN_STOPPING", listener), *WORK)
+    done = it.run(plugin(("AGENT_TURN_STOPPING", listener)), *WORK)
     assert (done.code, done.stdout) == (1, "done\n")
     [line] = done.errors
     assert says in line
@@ -199,7 +215,7 @@ def test_a_listener_of_the_end_of_a_turn_that_fails_keeps_the_answer(
     ],
 )
 def test_a_listener_that_makes_no_stream_ends_the_turn(it: Hostile, listener: str, says: str) -> None:
-    done = it.run(plugin("LLM_STREAM", listener), *WORK)
+    done = it.run(plugin(("LLM_STREAM", listener)), *WORK)
     assert (done.code, done.stdout) == (1, "\n")
     assert says in done.stderr
     it.goes_on()
@@ -215,7 +231,7 @@ def test_a_listener_that_never_answers_is_given_up_after_a_signal_and_everything
 ) -> None:
     it.space.program = bounded(grace_s=0.3)
     listener = HANGS.replace(", following", "") if event == "AGENT_TURN_STOPPING" else HANGS
-    process = it.space.start(*it.words(plugin(event, listener), *replies(event)))
+    process = it.space.start(*it.words(plugin((event, listener)), *replies(event)))
     wait_until((it.space.work / "started").exists, process)
     process.send_signal(signal.SIGTERM)
     done = finish(process)
@@ -223,4 +239,5 @@ def test_a_listener_that_never_answers_is_given_up_after_a_signal_and_everything
     assert done.code == 143
     assert "was given up" in done.stderr
     assert it.reason() == {"kind": "aborted", "reason": {"kind": "hook", "reason": "signal:SIGTERM"}}
-    it.goes_on()
+    if event == "TOOLS_EXECUTE":
+        it.goes_on()

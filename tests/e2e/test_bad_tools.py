@@ -193,17 +193,18 @@ def test_a_tool_that_blocks_the_loop_for_seconds_only_takes_that_long(it: Hostil
 
 
 @pytest.mark.parametrize(
-    ("numbers", "code"),
-    [([signal.SIGINT], 130), ([signal.SIGTERM], 143), ([signal.SIGINT, signal.SIGTERM], 143)],
-)
-@pytest.mark.parametrize(
-    "blocks", ["time.sleep(30)", "while True: ...", "import re; re.match('(a+)+b', 'a' * 40)"]
+    ("blocks", "numbers", "code"),
+    [
+        ("time.sleep(30)", [signal.SIGINT], 130),
+        ("while True: ...", [signal.SIGTERM], 143),
+        ("time.sleep(30)", [signal.SIGINT, signal.SIGTERM], 143),
+        # It keeps the watchdog from its clock: only a second signal ends it.
+        ("import re; re.match('(a+)+b', 'a' * 40)", [signal.SIGTERM, signal.SIGINT], 130),
+    ],
 )
 def test_a_tool_that_blocks_the_loop_for_long_ends_with_the_signals(
     it: Hostile, blocks: str, numbers: list[signal.Signals], code: int
 ) -> None:
-    if "re.match" in blocks and len(numbers) == 1:
-        numbers = numbers * 2  # it keeps the watchdog from its clock: only a second signal ends it
     it.space.program = bounded(heartbeat_s=0.5 if len(numbers) == 1 else 1000, limit_s=1000)
     body = "open('started', 'w').close()\n" + blocks
     words = it.words(tools(body), calls("t0"), DONE)

@@ -11,6 +11,7 @@ from dsh.testing.workspace import Finished, Workspace, finish, log_rows
 from tests.e2e.model import Model
 from tests.e2e.provider import is_for_summary, is_valid
 from tests.e2e.reply import Reply, bash, failure, text
+from tests.e2e.sound import errors_in
 from tests.process import wait_until
 
 SMALL = """
@@ -99,8 +100,7 @@ def test_a_long_turn_is_summarised_as_it_goes_and_the_next_summary_takes_up_the_
     assert last.count("<compacted-summary>") == 1
     assert len({json.dumps(body["tools"]) for body in runs.model.bodies()}) == 1
     assert SNAPSHOT in last
-    verified = runs.space.run("sessions", "verify", "last")
-    assert verified.code == 0, verified.stdout
+    assert errors_in(runs.space) == []
 
 
 def test_long_results_of_the_past_are_cut_first(runs: Runs) -> None:
@@ -214,4 +214,4 @@ def test_a_run_that_was_killed_while_it_waited_for_a_summary_is_compacted_when_i
     assert is_valid(asked)
     assert is_valid(turn)
     assert SNAPSHOT in str(turn["messages"])
-    assert space.run("sessions", "verify", "last").code == 0
+    assert errors_in(space) == []

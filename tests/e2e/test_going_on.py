@@ -12,6 +12,7 @@ import pytest
 from dsh.testing.workspace import Finished, Workspace, finish, log_rows, log_text
 from tests.e2e.model import Model
 from tests.e2e.reply import bash, failure, text
+from tests.e2e.sound import errors_in
 from tests.e2e.test_kill import KILLER
 from tests.e2e.test_storage import sent
 from tests.process import wait_until
@@ -87,10 +88,6 @@ def reasons(space: Workspace) -> list[Any]:
     return [row["data"]["reason"] for row in log_rows(space.logs()[0]) if row.get("type") == "turn/end"]
 
 
-def is_sound(space: Workspace) -> bool:
-    return space.run("sessions", "verify", "last").code == 0
-
-
 LIMIT = "- {id: headless-runner, merge: {maxSteps: 1}}\n"
 
 
@@ -109,7 +106,7 @@ def test_what_a_run_leaves_waiting_is_taken_up_by_the_next_process(
     assert space.run(*queued(space, rows)).code == code
     assert said(space) == ["the task"]
     assert [reason["kind"] for reason in reasons(space)] == [end]
-    assert is_sound(space)
+    assert errors_in(space) == []
 
     done = go_on(space)
 
@@ -117,7 +114,7 @@ def test_what_a_run_leaves_waiting_is_taken_up_by_the_next_process(
     assert said(space) == ["the task", "a hint", "the second task"]
     assert reasons(space)[1:] == [{"kind": "completed"}]
     assert [words for words in sent(model.bodies()[-1]) if words in said(space)] == said(space)
-    assert is_sound(space)
+    assert errors_in(space) == []
     asked = len(model.bodies())
     assert go_on(space).stdout == "False\n", "nothing is left, and nothing comes back"
     assert len(model.bodies()) == asked
@@ -138,7 +135,7 @@ def test_what_was_claimed_when_the_time_was_up_waits_for_the_next_process(
 
     assert (done.code, done.stdout, done.stderr) == (0, "True\n", "")
     assert said(space) == ["a hint", "the task"]
-    assert is_sound(space)
+    assert errors_in(space) == []
 
 
 @pytest.mark.parametrize(
@@ -163,7 +160,7 @@ def test_a_signal_drops_what_waits(
 
     assert (done.code, done.stdout, done.stderr) == (0, "False\n", "")
     assert (said(space), len(model.bodies())) == (["the task"], 1)
-    assert is_sound(space)
+    assert errors_in(space) == []
 
 
 EVENTS = 51
@@ -201,4 +198,4 @@ def test_a_kill_at_any_event_loses_no_message_that_was_stored_and_gives_none_twi
     assert (done.code, done.stderr) == (0, "")
     assert sorted(said(space)) == sorted(known)
     assert [words for words in sent(model.bodies()[-1]) if words in known] == said(space)
-    assert is_sound(space)
+    assert errors_in(space) == []

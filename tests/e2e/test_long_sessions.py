@@ -15,6 +15,7 @@ from dsh.testing.mock_server import MockModelServer
 from dsh.testing.workspace import Finished, Workspace, log_rows
 from tests.e2e.provider import Provider, is_valid
 from tests.e2e.reply import Reply, bash, failure, text
+from tests.e2e.sound import errors_in
 from tests.e2e.test_compaction import AGAIN, RESUMER
 
 WINDOW = 8_000
@@ -70,8 +71,7 @@ class Sessions:
         bodies = self.provider.bodies
         assert all(is_valid(body) for body in bodies)
         assert len({json.dumps((body["tools"], body["messages"][0])) for body in bodies}) == 1
-        verified = self.space.run("sessions", "verify", "last")
-        assert verified.code == 0, verified.stdout
+        assert errors_in(self.space) == []
 
     def lost(self, words: str = "THE-TASK") -> Sequence[int]:
         """The requests of turns that say nothing of the task."""

@@ -7,6 +7,7 @@ import pytest
 from dsh.testing.workspace import Finished, Workspace
 from tests.e2e.model import Model
 from tests.e2e.reply import text
+from tests.e2e.sound import errors_in
 
 HEAD = """
 from dsh.agent.contract import AGENT_CREATED, AGENT_STATUS, StatusChanged
@@ -78,7 +79,7 @@ def test_the_run_fails_in_one_line_that_names_the_part(
     done = run(space, code)
     assert (done.code, done.errors[0]) == (1, line)
     assert model.bodies() == []
-    assert space.run("sessions", "verify", "last").code == 0
+    assert errors_in(space) == []
 
 
 def test_what_nothing_refers_to_fails_nothing(space: Workspace, answering: Callable[..., Model]) -> None:
@@ -109,4 +110,4 @@ def test_a_tool_that_takes_the_loop_away_ends_the_run(
     done = run(space, "give(ctx, unload)")
     assert done.code == 1
     assert done.errors[-1] == "dsh: the task was cut off: a service went that row headless-runner stands on"
-    assert space.run("sessions", "verify", "last").code == 0
+    assert errors_in(space) == []
