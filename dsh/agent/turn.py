@@ -4,7 +4,7 @@ The turn opens synchronously inside the `send` that wakes the agent; the rest ru
 (`spec/agent-loop.md` §4, §5).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from dsh.agent.abandoned import Abandoned
@@ -204,7 +204,7 @@ class Turn:
 
         payload = PreStep(self._agent, claimed, scope.turn, scope.step, self._signal)
         return assembly, await scope.ask(
-            AGENT_PRE_STEP, payload, enter, _is_decision, "EnterStep with messages, or RejectStep"
+            AGENT_PRE_STEP, payload, enter, _is_decision, "EnterStep with messages of the user, or RejectStep"
         )
 
     async def _step(
@@ -236,6 +236,11 @@ class Turn:
 
 
 def _is_decision(answer: object) -> bool:
-    return isinstance(answer, RejectStep) or (
-        isinstance(answer, EnterStep) and isinstance(answer.messages, list | tuple)
-    )
+    if not isinstance(answer, EnterStep):
+        return isinstance(answer, RejectStep)
+    messages: object = answer.messages
+    return isinstance(messages, list | tuple) and all(map(_is_message, messages))
+
+
+def _is_message(found: object) -> bool:
+    return isinstance(found, Mapping) and isinstance(found.get("id"), str) and found.get("role") == "user"

@@ -39,13 +39,14 @@ class _Part:
         Raises:
             DshError: it is still open and of a kind that deltas cannot describe.
         """
+        call_id = self.call_id or f"call-{self.index}"
         if self.closed is not None:
-            return self.closed
+            is_unnamed = self.closed.get("type") == "tool-call" and not self.closed.get("id")
+            return {**self.closed, "id": call_id} if is_unnamed else self.closed
         text = "".join(self.pieces)
         if self.kind in ("text", "reasoning"):
             return {"type": self.kind, "text": text}
         if self.kind == "tool-call":
-            call_id = self.call_id or f"call-{self.index}"
             return {"type": "tool-call", "id": call_id, "name": self.name, "arguments": text}
         raise DshError(f"block {self.index} of type {self.kind!r} was never closed", code="INVALID_STREAM")
 

@@ -420,6 +420,29 @@ async def test_what_a_listener_left_out_of_a_step_stays_out_when_the_step_fails(
         assert [len(agent.inbox.next_step), len(agent.inbox.next_turn)] == [0, 0]
 
 
+@pytest.mark.parametrize(
+    "messages", [("x",), (None,), ({"role": "user"},), ({"role": "assistant", "id": "m"},), "xy"], ids=str
+)
+@aio
+async def test_a_listener_that_lets_in_what_is_no_message_is_told_and_the_prompt_waits(messages: Any) -> None:
+    async with loop(text("done")) as it:
+        agent = await it.agent()
+
+        async def junk(payload: PreStep, following: Next) -> PreStepDecision:
+            return EnterStep(messages)
+
+        listening = it.ctx.on(AGENT_PRE_STEP, junk)
+        await it.prompt(agent, "go")
+        (end,) = ends(agent.session)
+        assert end["error"]["message"].startswith(
+            "a listener of agent/pre-step answered EnterStep, expected "
+        )
+        await listening()
+        assert agent.continue_pending()
+        await agent.when_idle()
+        assert texts_of(it.model.requests[0]) == ["user: go"]
+
+
 @aio
 async def test_a_strict_variable_failure_ends_one_turn_and_the_next_wake_works() -> None:
     async with loop(text("done")) as it:

@@ -67,7 +67,10 @@ def test_the_last_id_and_the_last_name_that_is_not_empty_count() -> None:
 
 
 def test_a_call_without_id_and_name_is_named_by_its_index() -> None:
-    assert assembled(ToolCallDelta(4, "", arguments_delta="{}")).blocks() == (call(4, "call-4", "", "{}"),)
+    delta = ToolCallDelta(4, "", arguments_delta="{}")
+    named = (call(4, "call-4", "", "{}"),)
+    assert assembled(delta).blocks() == named
+    assert assembled(delta, BlockEnd(4, call(4, "", "", "{}"))).blocks() == named
 
 
 def test_an_open_block_of_an_unknown_kind_is_an_error_and_a_closed_one_is_kept() -> None:
