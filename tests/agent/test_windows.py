@@ -176,6 +176,13 @@ LOST = f"{OPENED} turn/end"
 BACK = f"{OPENED} spliced turn/end"
 STATUS_RUNNING = told(AGENT_STATUS, where=lambda changed: changed.status == "running")
 
+
+def with_calls(name: str, install: Install, *codes: str) -> Window:
+    """A window behind a reply that calls two tools, and the codes of their results."""
+    rows = f"{ANSWERED} {PAIR} {PAIR} {CLOSED}"
+    return Window(name, install, rows, requests=1, replies=(TWO, TEXT), calls=codes)
+
+
 WINDOWS = [
     Window("status running", STATUS_RUNNING, "spliced spliced", "spliced", kind="none"),
     Window("claimed", told(AGENT_INBOX_CLAIMED), LOST, BACK),
@@ -213,62 +220,13 @@ WINDOWS = [
         "request-error", around(AGENT_REQUEST_ERROR), UNSEEN, requests=1, replies=(failed("SERVER"), TEXT)
     ),
     Window("assistant/message logged", logged("assistant/message"), VISIBLE, requests=1),
-    Window(
-        "assistant/message of calls logged",
-        logged("assistant/message"),
-        f"{ANSWERED} {PAIR} {PAIR} {CLOSED}",
-        requests=1,
-        replies=(TWO, TEXT),
-        calls=(BEFORE, BEFORE),
-    ),
-    Window(
-        "tool/call logged",
-        logged("tool/call"),
-        f"{ANSWERED} {PAIR} {PAIR} {CLOSED}",
-        requests=1,
-        replies=(TWO, TEXT),
-        calls=(BEFORE, BEFORE),
-    ),
-    Window(
-        "policies asked",
-        around(TOOLS_PRE_EXECUTE),
-        f"{ANSWERED} {PAIR} {PAIR} {CLOSED}",
-        requests=1,
-        replies=(TWO, TEXT),
-        calls=(BEFORE, BEFORE),
-    ),
-    Window(
-        "tool body",
-        in_body,
-        f"{ANSWERED} {PAIR} {PAIR} {CLOSED}",
-        requests=1,
-        replies=(TWO, TEXT),
-        calls=(CUT, BEFORE),
-    ),
-    Window(
-        "outcome reviewed",
-        around(TOOLS_POST_EXECUTE),
-        f"{ANSWERED} {PAIR} {PAIR} {CLOSED}",
-        requests=1,
-        replies=(TWO, TEXT),
-        calls=(CUT, BEFORE),
-    ),
-    Window(
-        "tool/result logged",
-        logged("tool/result"),
-        f"{ANSWERED} {PAIR} {PAIR} {CLOSED}",
-        requests=1,
-        replies=(TWO, TEXT),
-        calls=("", BEFORE),
-    ),
-    Window(
-        "result told",
-        told(TOOLS_RESULT),
-        f"{ANSWERED} {PAIR} {PAIR} {CLOSED}",
-        requests=1,
-        replies=(TWO, TEXT),
-        calls=("", BEFORE),
-    ),
+    with_calls("assistant/message of calls logged", logged("assistant/message"), BEFORE, BEFORE),
+    with_calls("tool/call logged", logged("tool/call"), BEFORE, BEFORE),
+    with_calls("policies asked", around(TOOLS_PRE_EXECUTE), BEFORE, BEFORE),
+    with_calls("tool body", in_body, CUT, BEFORE),
+    with_calls("outcome reviewed", around(TOOLS_POST_EXECUTE), CUT, BEFORE),
+    with_calls("tool/result logged", logged("tool/result"), "", BEFORE),
+    with_calls("result told", told(TOOLS_RESULT), "", BEFORE),
     Window("step/end logged", logged("step/end"), VISIBLE, requests=1),
     Window("turn-stopping", told(AGENT_TURN_STOPPING), VISIBLE, requests=1),
     Window("turn/end logged", logged("turn/end"), VISIBLE, requests=1, kind="completed"),

@@ -24,7 +24,7 @@ SMALL = """
 - id: spill-policy
   disabled: true
 """
-PRINT = "python3 -c 'print(\"lorem ipsum \" * {words})' # {number}"
+PRINT = "yes 'lorem ipsum' | head -n {words} | tr '\\n' ' ' # {number}"
 OVERFLOW = failure(400, "This model's maximum context length is 20000 tokens.")
 
 

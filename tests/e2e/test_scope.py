@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from dsh.testing.workspace import Finished, Workspace
+from tests.e2e.bounds import bounded
 from tests.e2e.model import Model
 from tests.e2e.reply import text
 from tests.e2e.sound import errors_in
@@ -107,6 +108,7 @@ def test_a_tool_that_takes_the_loop_away_ends_the_run(
     space: Workspace, answering: Callable[..., Model]
 ) -> None:
     answering(CALL, text("done"))
+    space.program = bounded(grace_s=0.3)
     done = run(space, "give(ctx, unload)")
     assert done.code == 1
     assert done.errors[-1] == "dsh: the task was cut off: a service went that row headless-runner stands on"

@@ -17,6 +17,7 @@ from dsh.session.log import Session
 from dsh.tools.event import TOOLS_PRE_EXECUTE, Ask
 from dsh.tools.registry import ToolRegistry
 from tests.aio import aio
+from tests.deaf import Deaf
 from tests.plugins.prompt import told
 from tests.tools.kit import StandInAgent, agent_in, call, cancelled, code, text, tool
 
@@ -193,48 +194,32 @@ async def test_an_answer_that_comes_with_the_cancellation_is_dropped() -> None:
 @aio
 async def test_an_answerer_that_never_ends_goes_with_the_row() -> None:
     ctx, service, agent = await mounted()
-    token, asked, ended = CancelToken(), asyncio.Event(), asyncio.Event()
+    token, deaf = CancelToken(), Deaf()
 
-    async def deaf(_: object, __: object) -> str:
-        asked.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-        return "allowed-once"
-
-    ctx.on(APPROVAL_REQUEST, deaf)
+    ctx.on(APPROVAL_REQUEST, deaf.wait)
     task = asyncio.create_task(service.request(request(agent, signal=token)))
-    await asked.wait()
+    await deaf.begun.wait()
     token.cancel("user")
     assert await task == "cancelled"
-    assert not ended.is_set()
+    assert not deaf.ended.is_set()
 
     await ctx.dispose()
-    assert ended.is_set()
+    assert deaf.ended.is_set()
 
 
 @aio
 async def test_an_asker_whose_task_goes_down_leaves_no_answerer_behind() -> None:
     ctx, service, agent = await mounted()
-    asked, ended = asyncio.Event(), asyncio.Event()
+    deaf = Deaf()
 
-    async def slow(_: object, __: object) -> str:
-        asked.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-        return "allowed-once"
-
-    ctx.on(APPROVAL_REQUEST, slow)
+    ctx.on(APPROVAL_REQUEST, deaf.wait)
     task = asyncio.create_task(service.request(request(agent)))
-    await asked.wait()
+    await deaf.begun.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
 
-    await ended.wait()
+    await deaf.ended.wait()
     assert [kind for kind, _ in agent.logged("approval/asked", "approval/decided")] == ["approval/asked"]
     await ctx.dispose()
 

@@ -17,6 +17,7 @@ from dsh.kernel import CancelToken, Context
 from dsh.plugins.commands import AGENT_ENDED, CANCELLED
 from tests.agent.kit import Loop, loop, text, types
 from tests.aio import aio, aio_in_virtual_time
+from tests.deaf import Deaf
 from tests.plugins.command_kit import (
     ROW,
     RUN,
@@ -83,48 +84,32 @@ async def test_what_a_handler_has_done_in_spite_of_a_cancellation_is_told_as_don
 @aio_in_virtual_time
 async def test_a_handler_that_ignores_the_cancellation_is_given_up_and_goes_with_the_row() -> None:
     ctx, service, agent = await mounted()
-    token, begun, ended = CancelToken(), asyncio.Event(), asyncio.Event()
+    token, deaf = CancelToken(), Deaf()
 
-    async def deaf(_: CommandCall) -> CommandOutcome:
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-        return CommandSuccess()
-
-    service.register(command(handler=deaf))
+    service.register(command(handler=deaf.wait))
     task = asyncio.create_task(service.execute(agent, "/c", signal=token))
-    await begun.wait()
+    await deaf.begun.wait()
     token.cancel("user")
 
     assert await task == CommandFailure(CANCELLED)
-    assert not ended.is_set()
+    assert not deaf.ended.is_set()
     await ctx.dispose()
-    assert ended.is_set()
+    assert deaf.ended.is_set()
 
 
 @aio
 async def test_a_caller_whose_task_goes_down_leaves_a_closed_pair_and_no_handler() -> None:
     ctx, service, agent = await mounted()
-    begun, ended = asyncio.Event(), asyncio.Event()
+    deaf = Deaf()
 
-    async def slow(_: CommandCall) -> CommandOutcome:
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-        return CommandSuccess()
-
-    service.register(command(handler=slow))
+    service.register(command(handler=deaf.wait))
     task = asyncio.create_task(service.execute(agent, "/c"))
-    await begun.wait()
+    await deaf.begun.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
 
-    await ended.wait()
+    await deaf.ended.wait()
     assert logged(agent) == [RUN, ("command/done", {"kind": "error", "text": CANCELLED})]
     await ctx.dispose()
 

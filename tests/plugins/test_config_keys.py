@@ -30,8 +30,8 @@ KEYS: dict[str, dict[str, Any]] = {
     "commands": {},
     "compaction-basic": {
         "thresholdRatio": 0.8, "retainRatio": 0.16, "retainTokens": None, "summarizationProvider": "",
-        "summarizationModel": "", "modelPolicies": [], "auto": True, "maxTokens": 8192, "compactionRetries": 1,
-        "maxOverflowRetries": 1,
+        "summarizationModel": "", "modelPolicies": [], "auto": True, "maxTokens": 8192,
+        "compactionRetries": 1, "maxOverflowRetries": 1,
     },
     "credentials": {"watch": True, "debounceMs": 100},
     "fs-local": FILES,

@@ -25,6 +25,7 @@ from dsh.kernel import CancelToken, Context
 from dsh.plugins import user_questions
 from tests.agent.kit import Loop, loop, text, types
 from tests.aio import aio
+from tests.deaf import Deaf
 from tests.tools.kit import cancelled
 
 ROW: tuple[ModuleType, dict[str, Any]] = (user_questions, {})
@@ -286,44 +287,30 @@ async def test_a_cancellation_ends_the_wait_and_the_late_answer_is_dropped() -> 
 
 @aio
 async def test_the_end_of_the_channel_ends_the_wait() -> None:
-    begun, ended = asyncio.Event(), asyncio.Event()
-
-    async def deaf(_: QuestionRequest) -> Any:
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
+    deaf = Deaf()
 
     async with asking() as (_, service, agent):
-        effect = service.serve(Channel(deaf))
+        effect = service.serve(Channel(deaf.wait))
         waiting = asyncio.create_task(refused(service, agent, GO))
-        await begun.wait()
+        await deaf.begun.wait()
         await effect()
 
         assert (await waiting).code == "ASK_ABORTED"
-        assert not ended.is_set()
-    assert ended.is_set()
+        assert not deaf.ended.is_set()
+    assert deaf.ended.is_set()
 
 
 @aio
 async def test_an_asker_whose_task_goes_down_leaves_nothing_behind() -> None:
-    begun, ended = asyncio.Event(), asyncio.Event()
+    deaf = Deaf()
 
-    async def deaf(_: QuestionRequest) -> Any:
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-
-    async with asking(Channel(deaf)) as (_, service, agent):
+    async with asking(Channel(deaf.wait)) as (_, service, agent):
         waiting = asyncio.create_task(service.ask(QuestionRequest(agent=agent, questions=(GO,))))
-        await begun.wait()
+        await deaf.begun.wait()
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        await ended.wait()
+        await deaf.ended.wait()
 
 
 @aio
