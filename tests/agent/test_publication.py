@@ -14,7 +14,7 @@ from dsh.agent.contract import (
 from dsh.agent.failure import AgentError
 from dsh.agent.registry import AGENTS, AgentRegistry
 from dsh.errors import KernelError
-from dsh.kernel import Cancelled, CancelToken, Context
+from dsh.kernel import Cancelled, CancelToken, Context, Event
 from dsh.session.header import SessionHeader
 from dsh.session.log import Session
 from dsh.session.message import user_message
@@ -58,13 +58,19 @@ async def test_ended_at_any_moment_it_leaves_nothing(way: str, cause: str, after
             assert again.agent.status == "idle"
 
 
-@pytest.mark.parametrize("event", [SESSION_CREATED, AGENT_CREATED, AGENT_SESSION_START])
+ANNOUNCED: list[Event[Any, None]] = [SESSION_CREATED, AGENT_CREATED, AGENT_SESSION_START]
+
+
+@pytest.mark.parametrize("event", ANNOUNCED)
 @pytest.mark.parametrize("cause", ["signal", "owner", "loop"])
 @aio
 async def test_ended_from_inside_an_announcement_it_is_rolled_back(event: Any, cause: str) -> None:
     async with stage() as at:
         signal = CancelToken()
         endings: list[asyncio.Task[None]] = []
+        told: list[str] = []
+        for announced in ANNOUNCED:
+            at.it.ctx.on(announced, lambda _, name=announced.name: told.append(name))
 
         def end(_: object) -> None:
             if cause == "signal":
@@ -80,6 +86,9 @@ async def test_ended_from_inside_an_announcement_it_is_rolled_back(event: Any, c
             assert isinstance(making.exception(), Cancelled)
         await asyncio.gather(*endings)
         await until(at.nothing_left)
+        if cause == "signal":
+            begun = ANNOUNCED[: ANNOUNCED.index(event) + 1]
+            assert told == [one.name for one in begun], "nothing is announced of what is on its way out"
 
 
 @aio
