@@ -1,7 +1,7 @@
 """Every request is held against its log: what is caught, and that nothing remembered is believed."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import msgspec
@@ -12,6 +12,7 @@ from dsh.agent.failure import InvariantError
 from dsh.agent.invariant import check_request, mark
 from dsh.llm.registry import LLM_STREAM
 from dsh.llm.request import LlmCallConfig, LlmRequest
+from dsh.session.chunk import Chunk, Finish
 from dsh.session.log import Session
 from dsh.session.message import Message, ToolSchema, user_message
 from dsh.session.value import freeze
@@ -113,6 +114,30 @@ async def test_a_memory_of_the_builder_that_is_wrong_ends_the_turn_before_anythi
         await it.prompt(agent, "again")
         assert ends(agent.session)[-1]["error"]["code"] == "INVARIANT"
         assert len(it.model.requests) == 1
+
+
+@aio
+async def test_a_listener_that_answers_in_the_place_of_the_adapter_hides_no_request() -> None:
+    """Whoever was there first, and whatever agent it was registered for: the check comes before it."""
+    played: list[LlmRequest] = []
+
+    def replay(request: LlmRequest, following: Any) -> AsyncIterator[Chunk]:
+        played.append(request)
+        return chunks()
+
+    async def chunks() -> AsyncIterator[Chunk]:
+        yield Finish({"kind": "stop"})
+
+    async with loop(text("never"), first=lambda ctx: ctx.on(LLM_STREAM, replay)) as it:
+        agent: Any = await it.agent()
+        await it.prompt(agent, "go")
+        assert ends(agent.session) == [{"kind": "completed"}]
+        agent.session._derived._messages[0] = changed(agent.session._derived._messages[0])
+        agent.session._derived._tuple = ()
+        await it.prompt(agent, "again")
+        assert ends(agent.session)[-1]["error"]["code"] == "INVARIANT"
+        assert len(played) == 1
+        assert it.model.requests == []
 
 
 HEADS: list[tuple[dict[str, Any], str]] = [
