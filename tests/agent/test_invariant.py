@@ -10,6 +10,7 @@ import pytest
 from dsh.agent.contract import AGENT_REQUEST_ERROR, Agent, RequestFailed, RetryRequest
 from dsh.agent.failure import InvariantError
 from dsh.agent.invariant import check_request, mark
+from dsh.kernel import Context
 from dsh.llm.registry import LLM_STREAM
 from dsh.llm.request import LlmCallConfig, LlmRequest
 from dsh.session.chunk import Chunk, Finish
@@ -128,7 +129,10 @@ async def test_a_listener_that_answers_in_the_place_of_the_adapter_hides_no_requ
     async def chunks() -> AsyncIterator[Chunk]:
         yield Finish({"kind": "stop"})
 
-    async with loop(text("never"), first=lambda ctx: ctx.on(LLM_STREAM, replay)) as it:
+    def first(ctx: Context) -> None:
+        ctx.on(LLM_STREAM, replay)
+
+    async with loop(text("never"), first=first) as it:
         agent: Any = await it.agent()
         await it.prompt(agent, "go")
         assert ends(agent.session) == [{"kind": "completed"}]
