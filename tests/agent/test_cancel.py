@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from dsh.agent import grace
 from dsh.agent.contract import (
     AGENT_REQUEST_ERROR,
     CancelCause,
@@ -18,7 +17,6 @@ from dsh.llm.request import LlmRequest
 from dsh.session.chunk import BlockStart, Chunk, Finish, TextDelta, UsageChunk
 from dsh.session.message import user_message
 from dsh.session.store import SESSION_EVENT, Appended
-from dsh.tools.event import TOOLS_POST_EXECUTE, TOOLS_PRE_EXECUTE, Accept
 from tests.agent.kit import calls, data_of, ends, failed, loop, short, text, texts_of, thought, until
 from tests.aio import aio
 
@@ -105,15 +103,6 @@ async def test_an_interrupted_message_holds_no_tool_calls() -> None:
 
 
 @aio
-async def test_a_stream_cut_before_anything_visible_leaves_chunks_only() -> None:
-    async with loop() as it:
-        agent = await it.agent()
-        it.model.replies = [[BlockStart(0, "text"), lambda: agent.cancel(USER), TextDelta(0, "late")]]
-        await it.prompt(agent, "go")
-        assert short(agent.session) == f"{REQUESTED} chunks step/end turn/end"
-
-
-@aio
 async def test_the_adapters_own_aborted_finish_is_not_logged() -> None:
     async with loop() as it:
         agent = await it.agent()
@@ -169,88 +158,6 @@ async def test_cancelled_at_the_message_every_call_gets_a_made_up_pair() -> None
         assert [d["error"] for d in data_of(agent.session, "tool/result")] == [
             {"name": "AbortError", "code": "ABORTED_BEFORE_DISPATCH"}
         ] * 2
-
-
-@aio
-async def test_cancelled_in_a_tool_started_bodies_drain_and_the_rest_is_answered() -> None:
-    async with loop(calls(("c1", "slow", "{}"), ("c2", "slow", "{}"))) as it:
-        agent = await it.agent()
-        ran = []
-
-        async def slow(args: Any, exec: Any) -> str:  # noqa: A002
-            ran.append(exec.call_id)
-            agent.cancel(USER)
-            await until(lambda: it.model.requests)
-            return "finished all the same"
-
-        async def add(settled: Any, following: Any) -> Accept:
-            note = user_message("a note", {"kind": "plugin", "plugin": "x"})
-            return Accept(additional_contexts=(note,))
-
-        it.tool("slow", slow)
-        it.ctx.on(TOOLS_POST_EXECUTE, add)
-        await it.prompt(agent, "go")
-        assert ran == ["c1"]
-        assert short(agent.session).endswith(
-            "tool/call tool/result spliced tool/call tool/result step/end turn/end"
-        )
-        codes = [d["error"]["code"] for d in data_of(agent.session, "tool/result")]
-        assert codes == ["ABORTED", "ABORTED_BEFORE_DISPATCH"]
-        assert len(agent.inbox.next_step) == 1, "contexts wait for a later wake"
-
-
-@aio
-async def test_cancelled_while_a_policy_is_asked() -> None:
-    async with loop(calls(("c1", "echo", "{}"), ("c2", "echo", "{}"))) as it:
-        agent = await it.agent()
-
-        async def echo(args: Any, exec: Any) -> str:  # noqa: A002
-            raise AssertionError("never")
-
-        async def ask(exec: Any, following: Any) -> Any:  # noqa: A002
-            agent.cancel(USER)
-            return await following()
-
-        it.tool("echo", echo)
-        it.ctx.on(TOOLS_PRE_EXECUTE, ask)
-        await it.prompt(agent, "go")
-        codes = [d["error"]["code"] for d in data_of(agent.session, "tool/result")]
-        assert codes == ["ABORTED_BEFORE_DISPATCH"] * 2
-
-
-@aio
-async def test_a_body_that_ignores_the_cancellation_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grace, "GRACE_S", 0.02)
-    async with loop(calls(("c1", "stuck", "{}"), ("c2", "quick", "{}")), text("done")) as it:
-        handle = await it.create()
-        agent = handle.agent
-        cut_off = []
-
-        async def stuck(args: Any, exec: Any) -> str:  # noqa: A002
-            agent.cancel(USER)
-            try:
-                await asyncio.sleep(3600)
-            except asyncio.CancelledError:
-                cut_off.append(exec.call_id)
-                raise
-            return "never"
-
-        async def quick(args: Any, exec: Any) -> str:  # noqa: A002
-            return "quick"
-
-        it.tool("stuck", stuck, concurrency_safe=True)
-        it.tool("quick", quick, concurrency_safe=True)
-        await it.prompt(agent, "go")
-        codes = [d["error"]["code"] for d in data_of(agent.session, "tool/result")]
-        assert codes[0] == "TOOL_OUTCOME_UNKNOWN"
-        assert codes[1] in ("ABORTED", "ABORTED_BEFORE_DISPATCH")
-        assert ends(agent.session) == ABORTED
-        assert agent.degraded == ("tool stuck",)
-        assert cut_off == []
-        await it.prompt(agent, "go on")
-        assert ends(agent.session)[-1] == {"kind": "completed"}
-        await handle.dispose()
-        assert cut_off == ["c1"], "the body ends with the agent"
 
 
 @pytest.mark.parametrize(

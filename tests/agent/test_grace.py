@@ -179,6 +179,8 @@ async def test_a_body_that_was_given_up_ends_with_its_agent_or_its_plugin(
         await agent.when_idle()
 
         assert agent.degraded == ("tool stuck",)
+        [result] = data_of(agent.session, "tool/result")
+        assert result["error"]["code"] == "TOOL_OUTCOME_UNKNOWN"
         assert (fiber.held, ended) == ("", []), "it is left at work, and nobody waits for it"
         await (handle.dispose() if first == "agent" else fiber.dispose())
         assert ended == ["cut off"]

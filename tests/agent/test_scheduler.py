@@ -261,28 +261,6 @@ async def test_what_the_model_asked_for_wrongly_is_answered_and_the_turn_goes_on
         assert ends(agent.session) == [{"kind": "completed"}]
 
 
-@aio
-async def test_two_calls_with_one_id_both_run_and_both_are_answered() -> None:
-    async with loop(calls(("c1", "t", RAW), ("c1", "t", RAW)), text("done")) as it:
-        gates = Gates()
-        it.tool("t", gates.quick)
-        agent = await it.agent()
-        await it.prompt(agent, "go")
-        assert rows(it) == ["call c1", "result c1", "call c1", "result c1"]
-        assert ends(agent.session) == [{"kind": "completed"}]
-
-
-@aio
-async def test_two_overlapping_calls_with_one_id_are_both_answered() -> None:
-    async with loop(calls(("c1", "t", RAW), ("c1", "t", RAW)), text("done")) as it:
-        gates = Gates()
-        it.tool("t", gates.quick, concurrency_safe=True)
-        agent = await it.agent()
-        await it.prompt(agent, "go")
-        assert rows(it) == ["call c1", "call c1", "result c1", "result c1"]
-        assert ends(agent.session) == [{"kind": "completed"}]
-
-
 class Broken(RuntimeError):
     """A failure of the machinery, not of a tool."""
 

@@ -395,15 +395,16 @@ async def test_two_hundred_calls_in_one_message_are_all_answered_in_order(safe: 
         assert most == (10 if safe else 1)
 
 
+@pytest.mark.parametrize("safe", [False, True])
 @aio
-async def test_all_calls_of_a_message_may_have_one_id() -> None:
+async def test_all_calls_of_a_message_may_have_one_id(safe: bool) -> None:
     async with loop(calls(*(("c", "t", f'{{"n": {n}}}') for n in range(30))), text("done")) as it:
 
         async def body(args: Any, execution: Any) -> str:
             await asyncio.sleep(0)
             return str(args["n"])
 
-        it.tool("t", body, concurrency_safe=True)
+        it.tool("t", body, concurrency_safe=safe)
         agent = await it.agent()
         await it.prompt(agent, "go")
 

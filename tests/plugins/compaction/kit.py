@@ -110,6 +110,15 @@ async def compacting(
         yield Compacting(running, model)
 
 
+@asynccontextmanager
+async def talked() -> AsyncIterator[tuple[Compacting, Agent]]:
+    """The same with an idle agent that has had two prompts, and a window that is large enough."""
+    async with compacting(text(long(100)), window=100_000) as c:
+        agent = await c.agent()
+        await c.talk(agent, long(200), "go on")
+        yield c, agent
+
+
 def long(words: int, word: str = "lorem") -> str:
     """A text of about that many tokens."""
     return " ".join(itertools.repeat(word, words))

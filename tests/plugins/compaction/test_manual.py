@@ -18,9 +18,9 @@ from tests.plugins.compaction.kit import (
     Compacting,
     compacting,
     is_paired,
-    long,
     rows_of,
     surface,
+    talked,
 )
 
 
@@ -32,9 +32,7 @@ async def code_of(c: Compacting, agent: object) -> str | None:
 
 @aio
 async def test_everything_but_the_last_node_becomes_a_summary() -> None:
-    async with compacting(text(long(100)), window=100_000) as c:
-        agent = await c.agent()
-        await c.talk(agent, long(200), "go on")
+    async with talked() as (c, agent):
         done = await c.service.compact_now(agent)
 
         assert isinstance(done, Compacted)
@@ -66,9 +64,7 @@ async def test_nothing_to_compact_writes_nothing() -> None:
 
 @aio
 async def test_a_checkpoint_and_one_message_are_nothing_to_compact() -> None:
-    async with compacting(text(long(100)), window=100_000) as c:
-        agent = await c.agent()
-        await c.talk(agent, long(200), "go on")
+    async with talked() as (c, agent):
         await c.service.compact_now(agent)
 
         assert await c.service.compact_now(agent) is None
@@ -87,9 +83,7 @@ async def test_an_agent_at_work_is_busy() -> None:
 
 @aio
 async def test_an_agent_that_is_being_compacted_is_busy() -> None:
-    async with compacting(text(long(100)), window=100_000) as c:
-        agent = await c.agent()
-        await c.talk(agent, long(200), "go on")
+    async with talked() as (c, agent):
         first = c.service.compact_now(agent)
         task = asyncio.ensure_future(first)
         await c.loop.breath()
@@ -100,9 +94,7 @@ async def test_an_agent_that_is_being_compacted_is_busy() -> None:
 
 @aio
 async def test_a_cancel_ends_it() -> None:
-    async with compacting(text(long(100)), window=100_000) as c:
-        agent = await c.agent()
-        await c.talk(agent, long(200), "go on")
+    async with talked() as (c, agent):
         c.model.summaries = [[lambda: agent.cancel({"kind": "user"}), *text(GIST)]]
 
         assert await code_of(c, agent) == "cancelled"
@@ -112,9 +104,8 @@ async def test_a_cancel_ends_it() -> None:
 
 @aio
 async def test_the_callers_signal_ends_it() -> None:
-    async with compacting(text(long(100)), window=100_000) as c:
-        agent, token = await c.agent(), CancelToken()
-        await c.talk(agent, long(200), "go on")
+    async with talked() as (c, agent):
+        token = CancelToken()
         c.model.summaries = [[lambda: token.cancel("enough"), *text(GIST)], text(GIST)]
 
         with pytest.raises(CompactionError) as refused:
@@ -125,9 +116,7 @@ async def test_the_callers_signal_ends_it() -> None:
 
 @aio
 async def test_a_history_that_changed_where_it_was_summarised_stays() -> None:
-    async with compacting(text(long(100)), window=100_000) as c:
-        agent = await c.agent()
-        await c.talk(agent, long(200), "go on")
+    async with talked() as (c, agent):
         session = agent.session
         first = session.surface_nodes[0]
 
@@ -143,9 +132,7 @@ async def test_a_history_that_changed_where_it_was_summarised_stays() -> None:
 
 @aio
 async def test_what_joins_the_end_meanwhile_does_not_matter() -> None:
-    async with compacting(text(long(100)), window=100_000) as c:
-        agent = await c.agent()
-        await c.talk(agent, long(200), "go on")
+    async with talked() as (c, agent):
 
         def join() -> None:
             agent.session.append("user/message", user_message("late"), surface="append")
@@ -158,9 +145,7 @@ async def test_what_joins_the_end_meanwhile_does_not_matter() -> None:
 
 @aio
 async def test_a_summary_that_fails_is_told_with_its_code() -> None:
-    async with compacting(text(long(100)), window=100_000) as c:
-        agent = await c.agent()
-        await c.talk(agent, long(200), "go on")
+    async with talked() as (c, agent):
         c.model.summaries = [failed("AUTH", "boom")]
 
         assert await code_of(c, agent) == "summary"
@@ -169,9 +154,7 @@ async def test_a_summary_that_fails_is_told_with_its_code() -> None:
 @aio
 async def test_a_log_that_refuses_the_summary_is_told_with_its_code() -> None:
     """Somebody closes the bracket: the log takes no summary outside one."""
-    async with compacting(text(long(100)), window=100_000) as c:
-        agent = await c.agent()
-        await c.talk(agent, long(200), "go on")
+    async with talked() as (c, agent):
 
         def close() -> None:
             [started] = agent.session.select("compaction/start")
@@ -186,9 +169,7 @@ async def test_a_log_that_refuses_the_summary_is_told_with_its_code() -> None:
 
 @aio
 async def test_a_log_that_cannot_be_stored_is_told_though_the_summary_is_in_it() -> None:
-    async with compacting(text(long(100)), window=100_000) as c:
-        agent = await c.agent()
-        await c.talk(agent, long(200), "go on")
+    async with talked() as (c, agent):
 
         async def full(session: Session) -> None:
             if "checkpoint" in surface(session):
@@ -202,9 +183,7 @@ async def test_a_log_that_cannot_be_stored_is_told_though_the_summary_is_in_it()
 
 @aio
 async def test_input_that_arrives_meanwhile_waits_for_its_end() -> None:
-    async with compacting(text(long(100)), window=100_000) as c:
-        agent = await c.agent()
-        await c.talk(agent, long(200), "go on")
+    async with talked() as (c, agent):
         c.model.summaries = [[lambda: agent.followup(user_message("next")), *text(GIST)]]
         await c.service.compact_now(agent)
         await agent.when_idle()
@@ -221,9 +200,7 @@ async def slash(c: Compacting, agent: object, line: str) -> CommandOutcome:
 
 @aio
 async def test_the_command_names_itself_in_every_row_of_the_compaction() -> None:
-    async with compacting(text(long(100)), window=100_000) as c:
-        agent = await c.agent()
-        await c.talk(agent, long(200), "go on")
+    async with talked() as (c, agent):
         done = await slash(c, agent, "/compact")
 
         assert isinstance(done, CommandSuccess)
@@ -252,9 +229,7 @@ async def test_the_command_says_that_there_is_nothing_to_do() -> None:
 
 @aio
 async def test_the_command_says_why_nothing_was_done() -> None:
-    async with compacting(text(long(100)), window=100_000) as c:
-        agent = await c.agent()
-        await c.talk(agent, long(200), "go on")
+    async with talked() as (c, agent):
         c.model.summaries = [failed("AUTH", "boom")]
         done = await slash(c, agent, "/compact")
 
