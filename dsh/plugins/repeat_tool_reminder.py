@@ -60,8 +60,8 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
     block_at: Times | None = None
     """From so many equal calls in a row on each is refused; unset: none is."""
     end_turn_at: Times | None = None
-    """At so many equal calls in a row the turn is ended with the reason `limit:repeat`, or, where all are of one
-    message, they are refused instead; unset: neither."""
+    """At so many equal calls in a row the turn is ended with the reason `limit:repeat`; calls of a single
+    message are refused instead. Unset: neither."""
 
     def __post_init__(self) -> None:
         if self.thresholds != sorted(set(self.thresholds)):

@@ -412,3 +412,22 @@ def test_whatever_answerers_do_each_question_has_one_answer_and_only_a_grant_is_
         await ctx.dispose()
 
     body()
+
+
+@aio
+async def test_an_answerer_that_stops_with_the_call_has_not_failed() -> None:
+    ctx, service, agent = await mounted()
+    errors: list[str] = []
+    ctx.export_logs(lambda entry: errors.append(entry.text))
+    signal = CancelToken()
+
+    async def stops(asked: ApprovalRequest, _: object) -> Any:
+        signal.cancel("enough")
+        assert asked.signal is not None
+        asked.signal.raise_if_cancelled()
+
+    ctx.on(APPROVAL_REQUEST, stops)
+
+    assert await service.request(request(agent, signal=signal)) == "cancelled"
+    assert errors == []
+    await ctx.dispose()

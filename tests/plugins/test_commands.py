@@ -312,3 +312,16 @@ def test_lines_that_look_like_commands_too(line: str) -> None:
 
 def test_a_name_is_a_whole_word() -> None:
     assert NAME.fullmatch("a-b_1") and not NAME.fullmatch("a b")
+
+
+@aio
+async def test_the_commands_that_there_are_are_told_in_order() -> None:
+    ctx, service, agent = await mounted()
+    for name in ("zoom", "add", "mend"):
+        service.register(command(name))
+
+    with pytest.raises(CommandError) as caught:
+        await service.execute(agent, "/qqqqqq")
+
+    assert caught.value.hint == "commands: /add, /mend, /zoom"
+    await ctx.dispose()

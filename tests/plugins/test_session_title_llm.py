@@ -12,6 +12,8 @@ from dsh.agent.contract import Agent
 from dsh.capabilities.titles import TITLES, SessionTitleError
 from dsh.errors import CompositionError
 from dsh.llm.failure import LlmError
+from dsh.llm.registry import LLM_STREAM
+from dsh.llm.request import LlmRequest
 from dsh.plugins import session_title, session_title_llm
 from tests.agent.kit import (
     Loop,
@@ -290,3 +292,35 @@ async def test_wrong_options_are_refused_at_the_load(config: dict[str, Any]) -> 
     async with loop(rows=[(session_title, TITLE)]) as it:
         with pytest.raises(CompositionError):
             await it.ctx.plugin(session_title_llm, config)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+@aio
+async def test_the_comma_between_two_prompts_counts(more: int) -> None:
+    async with titled() as it:
+        for words in ("one", "two"):
+            await it.prompt(words)
+        await it.it.ctx.use(TITLES).refresh(it.agent.session)
+        size = len(it.model.requests[-1].messages[0]["content"][0]["text"].encode())  # type: ignore[typeddict-item]
+
+    async with titled(maxInputBytes=size - more) as it:
+        for words in ("one", "two"):
+            await it.prompt(words)
+        await it.it.ctx.use(TITLES).refresh(it.agent.session)
+        assert len(it.asked[-1]["messageSeqs"]) == 2 - more
+
+
+@aio
+async def test_a_time_out_of_somebody_else_is_told_as_theirs() -> None:
+    async with titled() as it:
+
+        def late(request: LlmRequest, following: Any) -> Any:
+            if request.purpose == "session-title":
+                raise TimeoutError("the proxy took too long")
+            return following()
+
+        it.it.ctx.on(LLM_STREAM, late)
+        await it.prompt("go")
+
+        assert it.titles == [("go", "fallback")]
+        assert "the proxy took too long" in it.warnings[0]

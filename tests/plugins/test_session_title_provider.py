@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dsh.agent.contract import Agent
+from dsh.agent.contract import AGENT_REQUEST, Agent, RequestSeed
 from dsh.capabilities.titles import (
     TITLES,
     Automatic,
@@ -18,11 +18,16 @@ from dsh.capabilities.titles import (
     TitleRequest,
     Titles,
 )
+from dsh.llm.auxiliary import ask
+from dsh.llm.request import LlmCallConfig, LlmRequest
 from dsh.plugins import session_title
+from dsh.plugins.session_title.prompts import Prompts
 from dsh.session.error import ReentrantAppend, SessionNotLive
+from dsh.session.log import Session
 from dsh.session.message import user_message
-from tests.agent.kit import Loop, data_of, loop, short, text, types, until
+from tests.agent.kit import Loop, data_of, loop, settled, short, text, types, until
 from tests.aio import aio
+from tests.session.talk import Talk
 
 CONFIG = {"fallbackMaxWords": 5, "fallbackMaxBytes": 20, "maxTitleBytes": 20}
 
@@ -403,3 +408,88 @@ async def test_messages_of_others_are_not_prompts() -> None:
         it.agent.inject(user_message("from a plugin", {"kind": "plugin", "plugin": "x"}))
         await it.prompt("mine")
         assert [[p.text for p in r.prompts] for r in it.provider.requests] == [["mine"]]
+
+
+@aio
+async def test_a_provider_that_fails_because_it_was_told_to_stop_is_not_told_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Quick(Provider):
+        async def generate(self, request: TitleRequest) -> ProvidedTitle:
+            self.requests.append(request)
+            answer: asyncio.Future[ProvidedTitle] = asyncio.get_running_loop().create_future()
+            request.signal.on_cancel(lambda _: answer.set_exception(RuntimeError("I was told to stop")))
+            return await answer
+
+    async with loop(text("done"), rows=[(session_title, CONFIG)]) as it:
+        provider = Quick()
+        it.ctx.use(TITLES).register(provider)
+        agent = await it.agent()
+        await it.prompt(agent, "go")
+        await until(lambda: bool(provider.requests))
+        it.ctx.use(TITLES).rename(agent.session, "mine")
+        await asyncio.sleep(0.01)
+
+        assert [r.message for r in caplog.records if r.levelname in ("WARNING", "ERROR")] == []
+
+
+@aio
+async def test_a_call_beside_the_turns_does_not_tell_which_model_the_session_has() -> None:
+    async with titled() as it:
+
+        async def beside(_: RequestSeed, following: Any) -> Any:
+            config = LlmCallConfig(provider="p", model="other")
+            message = user_message("beside", {"kind": "plugin", "plugin": "x"})
+            await ask(
+                it.it.llm,
+                LlmRequest(
+                    config=config, messages=(message,), session_id=it.agent.session.id, purpose="compaction"
+                ),
+            )
+            return await following()
+
+        it.it.ctx.on(AGENT_REQUEST, beside)
+        await it.prompt("go")
+
+        assert [request.route for request in it.provider.requests] == [Route("p", "m")]
+
+
+def test_a_prompt_that_was_cut_is_no_new_one_and_no_log_is_read_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    talk, prompts = Talk(), Prompts()
+    talk.turn()
+    talk.step()
+    first = talk.user("a long prompt")
+    starts: list[int] = []
+    select = Session.select
+
+    def watched(self: Session, *kinds: str, start: int = 0) -> Any:
+        starts.append(start)
+        return select(self, *kinds, start=start)
+
+    monkeypatch.setattr(Session, "select", watched)
+    assert [prompt.text for prompt in prompts.of(talk.log)] == ["a long prompt"]
+    length = talk.log.length
+    place = {"op": "replace", "start": first, "end": first}
+    talk.put("user/message", dict(user_message("a long")), surface=place, sources=[first])
+    talk.user("another")
+
+    assert [prompt.text for prompt in prompts.of(talk.log)] == ["a long prompt", "another"]
+    assert starts == [0, length]
+
+
+@aio
+async def test_a_title_that_somebody_writes_before_the_fallback_stays() -> None:
+    async with loop(text("done")) as it:
+
+        def write(session: Session) -> None:
+            titled = {"title": "mine", "messageSeqs": [], "source": {"kind": "user"}}
+            asyncio.get_running_loop().call_soon(session.append, "session/title", titled)
+
+        it.when("user/message", write)
+        await settled(it.ctx.plugin(session_title, CONFIG))
+        agent = await it.agent()
+        await it.prompt(agent, "go")
+
+        assert [row["title"] for row in data_of(agent.session, "session/title")] == ["mine"]

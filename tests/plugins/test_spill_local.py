@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import os
 import re
+import stat
 import subprocess
 import sys
 import threading
@@ -123,8 +124,24 @@ async def test_a_temporary_folder_that_was_cleaned_away_is_made_anew() -> None:
     path.parent.rmdir()
     path.parent.parent.rmdir()
 
-    assert Path((await kept(store, "y")).locator).read_text() == "y"
+    again = Path((await kept(store, "y")).locator)
+    assert again.read_text() == "y"
+    assert stat.S_IMODE(again.parent.parent.stat().st_mode) == 0o700
     await ctx.dispose()
+
+
+@aio
+async def test_a_folder_that_is_somebody_elses_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    theirs = tmp_path / "dsh-spill-theirs"
+    theirs.mkdir()
+    for uid, stays in ((os.getuid() + 1, True), (os.getuid(), False)):
+        with monkeypatch.context() as me:
+            me.setattr("os.getuid", lambda uid=uid: uid)
+            ctx, store = await mounted()
+            await kept(store, "x")
+        assert theirs.exists() is stays
+        await ctx.dispose()
 
 
 @aio

@@ -132,7 +132,7 @@ class TitleService(Service):
         if session not in self._due:
             return
         self._due.discard(session)
-        if self.owner_ctx.fiber.is_active and self._is_live(session) and current_title(session) is None:
+        if self._is_live(session) and current_title(session) is None:
             try:
                 self._fallback(session)
             except SessionError as error:
@@ -220,7 +220,6 @@ class TitleService(Service):
         if not shown:
             raise SessionTitleInvalidError("the title holds nothing that can be shown")
         written = self._write(session, shown, (), {"kind": "user"})
-        self._due.discard(session)
         self._supersede(session, "the session was renamed")
         return written
 

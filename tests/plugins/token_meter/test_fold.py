@@ -366,3 +366,32 @@ def test_after_one_reply_chinese_is_measured_within_a_fifth(per_character: float
     assert measured(talk.log).total_tokens == pytest.approx(real, rel=0.2)
     by_log_price = sum(node.log_tokens for node in measured(talk.log).nodes)
     assert by_log_price < real * 0.8  # what the same history came to at four characters a token
+
+
+def test_a_block_that_ends_twice_weighs_what_it_was_at_its_first_end() -> None:
+    talk = begun()
+    first, second = ({"type": "text", "text": "w" * size} for size in (7_000, 70_000))
+    ends: list[Chunk] = [BlockEnd(0, first), BlockEnd(0, second), Finish({"kind": "stop"})]
+    cited = [talk.log.append_chunk(1, 1, chunk) for chunk in ends]
+    talk.message("w" * 7_000, sources=cited, usage=usage(900, 2_000))
+
+    assert measured(talk.log).total_tokens == 2_900
+
+
+def test_a_usage_that_is_too_small_for_the_head_alone_is_not_stood_on() -> None:
+    talk = Talk()
+    talk.turn()
+    talk.step()
+    talk.user("hi")
+    talk.route(system="You are careful. " * 4_000)
+    talk.answer("done", usage=usage(100, 2))
+
+    assert measured(talk.log).baseline == "estimated"
+
+
+def test_what_joins_right_behind_a_digest_was_in_no_request() -> None:
+    talk = begun()
+    talk.user("z" * 3_500)
+    talk.answer("done", usage=usage(900, 5))
+
+    assert 905 + 900 < measured(talk.log).total_tokens < 905 + 1_100

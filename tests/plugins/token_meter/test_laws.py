@@ -10,6 +10,8 @@ from dsh.capabilities.token_meter import TOKEN_METER, Measurement, UnmeasurableL
 from dsh.kernel import Context
 from dsh.plugins import token_meter
 from dsh.plugins.token_meter.fold import MeterFold
+from dsh.plugins.token_meter.surface import PricedSurface
+from dsh.session.chunk_run import ChunkRun
 from dsh.session.derive import project
 from dsh.session.estimate import log_price
 from dsh.session.log import Session
@@ -172,6 +174,19 @@ def cite_of_another_step(talk: Talk) -> None:
     talk.message("x", sources=sources)
 
 
+def cite_of_a_step_that_is_not_open(talk: Talk) -> None:
+    data = {"turn": 1, "step": 7, "chunk": {"type": "text-delta", "index": 0, "text": "x"}}
+    at = talk.log.length
+    talk.log.load({"type": "assistant/chunk", "seq": at, "time": 1, "data": data})
+    talk.message("x", sources=[at])
+
+
+def cite_of_a_run_of_a_step_that_is_not_open(talk: Talk) -> None:
+    at = talk.log.length
+    talk.log.load(ChunkRun("text", at, times=(1, 1), where=(1, 7, 0), dt=[0], texts=["x", "y"]))
+    talk.message("xy", sources=[at, at + 1])
+
+
 def odd_prune(talk: Talk) -> None:
     result = talk.result("c1", "y" * 900)
     talk.prune(result, "y", shadowedSeqs=[result, result + 1])
@@ -192,6 +207,8 @@ def loaded(*events: tuple[str, dict[str, Any]]) -> Any:
 BROKEN = {
     "a cited event is no chunk": odd_cite,
     "a cited chunk is of another step": cite_of_another_step,
+    "a cited chunk names a step that is not open": cite_of_a_step_that_is_not_open,
+    "a cited run names a step that is not open": cite_of_a_run_of_a_step_that_is_not_open,
     "a prune prices more than it takes away": odd_prune,
     "a summary prices less than it takes away": odd_compaction,
     "a step begins in a step": loaded(("step/start", {"turn": 1, "step": 2})),
@@ -265,3 +282,12 @@ async def test_the_service_measures_each_session_by_itself() -> None:
         meter.measure(two.log)
     assert meter.measure(one.log) is first
     await ctx.dispose()
+
+
+def test_a_range_that_stands_the_other_way_round_is_not_there() -> None:
+    surface = PricedSurface()
+    for seq in (4, 9, 6):
+        surface.append(seq, 1, 1)
+    assert surface.span(9, 6) == (1, 2)
+    assert surface.span(6, 9) is None
+    assert surface.span(4, 5) is None

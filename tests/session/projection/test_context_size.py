@@ -209,3 +209,62 @@ def test_the_state_has_the_same_size_however_long_the_log_is(
     middle = log.length // 2
     part = fold(CONTEXT_PRESSURE, log.entries(0, middle))
     assert fold(CONTEXT_PRESSURE, log.entries(middle), part) == state
+
+
+def test_a_step_without_digests_is_counted_as_the_surface_stands() -> None:
+    talk = begun()
+    talk.answer("one", usage=used(900, 5))
+    talk.end_step()
+    talk.step(2)
+    talk.user("z" * 3500)
+    talk.answer("two", usage=used(2000, 5))
+
+    assert pressure(talk)["projectedTokens"] == 2005
+
+
+def test_what_shrinks_by_more_than_there_was_is_nothing_and_not_less() -> None:
+    talk = begun()
+    result = talk.result("c1", "y" * 9000)
+    pruned = talk.prune(result, "y", shadowedTokenCount=10**9)
+    assert state_of(talk).surface == talk.price(pruned)
+
+    talk = begun()
+    talk.answer("w" * 40_000, usage=used(900, 0))
+    talk.compact(0, 1, "so far")
+    assert pressure(talk)["projectedTokens"] == 0
+    assert breakdown(talk)["messagesTokens"] == 0
+
+
+def test_a_negative_price_takes_nothing_away() -> None:
+    talk = begun()
+    result = talk.result("c1", "y" * 9000)
+    before = state_of(talk).surface
+    span = {"start": result, "end": result}
+    data = {"shadowedRange": span, "shadowedSeqs": [result], "shadowedTokenCount": -5000}
+    talk.log.load({"type": "compaction/prune", "seq": talk.log.length, "time": 1, "data": data})
+    old = talk.log.event(result).data
+    again = talk.put("tool/result", old, surface={"op": "replace", **span}, sources=[result])
+
+    assert state_of(talk).surface == before + talk.price(again)
+
+
+def test_a_price_counts_for_the_very_next_event_alone() -> None:
+    talk = begun()
+    result = talk.result("c1", "y" * 9000)
+    span = {"start": result, "end": result}
+    talk.put("compaction/prune", {"shadowedRange": span, "shadowedSeqs": [result], "shadowedTokenCount": 999})
+    talk.put("request/context", {"provider": "acme", "model": "acme-1", "contextWindow": 128_000})
+    before = state_of(talk).surface
+    old = talk.log.event(result).data
+    talk.put("tool/result", old, surface={"op": "replace", **span}, sources=[result])
+
+    assert state_of(talk).surface == before
+
+
+def test_the_same_model_of_another_provider_is_another_model() -> None:
+    talk = begun()
+    talk.answer("one", usage=used(9000, 5))
+    head = {"config": {"provider": "other", "model": "acme-1"}, "system": SYSTEM, "tools": TOOLS}
+    talk.put("request/header", {"header": head, "reason": "change"})
+
+    assert state_of(talk).baseline is None
