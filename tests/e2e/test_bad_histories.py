@@ -15,7 +15,8 @@ from dsh.testing.workspace import Workspace, log_rows
 from tests.agent.provider_check import wire_problems
 from tests.e2e.model import Model
 from tests.e2e.reply import text
-from tests.e2e.test_compaction import AGAIN, RESUMER
+from tests.e2e.test_compaction import AGAIN
+from tests.e2e.test_kill import RESUMER
 
 Row = tuple[str, dict[str, Any]]
 

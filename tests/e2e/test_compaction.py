@@ -12,6 +12,7 @@ from tests.e2e.model import Model
 from tests.e2e.provider import is_for_summary, is_valid
 from tests.e2e.reply import Reply, bash, failure, text
 from tests.e2e.sound import errors_in
+from tests.e2e.test_kill import RESUMER
 from tests.process import wait_until
 
 SMALL = """
@@ -158,24 +159,6 @@ def test_a_summary_is_asked_for_again_after_a_server_error(runs: Runs) -> None:
     assert SNAPSHOT in str(runs.turns()[-1]["messages"])
 
 
-RESUMER = """\
-import asyncio
-from dsh.agent.registry import AGENTS
-from dsh.capabilities.launch import APP_EXIT, BOOT
-from dsh.session.message import user_message
-from dsh.session.store import SESSIONS
-inject = [BOOT, APP_EXIT, AGENTS, SESSIONS]
-def apply(ctx):
-    ctx.spawn(main(ctx), "the next task")
-async def main(ctx):
-    await ctx.use(BOOT).ready()
-    while not (agents := ctx.use(AGENTS).list()):
-        await asyncio.sleep(0.005)
-    agents[0].followup(user_message("go on"))
-    await agents[0].when_idle()
-    await ctx.use(SESSIONS).flush(agents[0].session)
-    ctx.use(APP_EXIT)(0)
-"""
 AGAIN = """
 - id: agent-loop
   config:

@@ -16,7 +16,8 @@ from dsh.testing.workspace import Finished, Workspace, log_rows
 from tests.e2e.provider import Provider, is_valid
 from tests.e2e.reply import Reply, bash, failure, text
 from tests.e2e.sound import errors_in
-from tests.e2e.test_compaction import AGAIN, RESUMER
+from tests.e2e.test_compaction import AGAIN
+from tests.e2e.test_kill import RESUMER
 
 WINDOW = 8_000
 STEPS = 14

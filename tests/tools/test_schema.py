@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dsh.tools.error import JsonSchemaError
 from dsh.tools.schema import admits_null, check_schema, validate
 
-DEPTH = 100_000
+DEPTH = 20_000
 
 
 @pytest.mark.parametrize(
