@@ -140,6 +140,11 @@ class Invocation:
         ctx = self._tools.owner_ctx
         answer = ctx.waterfall(TOOLS_PRE_EXECUTE, self.execution, allow, subject=self._subject)
         decision: object = await _contained(answer, "a listener of tools/pre-execute")
+        said: object = decision.reason if isinstance(decision, Ask | Deny) else ""
+        if not (isinstance(said, str) or (said is None and isinstance(decision, Ask))):
+            raise ToolError(
+                f"a listener of tools/pre-execute gave a reason of type {type(said).__name__}, expected a text"
+            )
         if isinstance(decision, Ask):
             decision = await self._asked(decision)
             if decision is None:

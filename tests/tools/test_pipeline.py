@@ -12,6 +12,7 @@ from dsh.tools.event import (
     TOOLS_EXECUTE,
     TOOLS_POST_EXECUTE,
     TOOLS_PRE_EXECUTE,
+    Ask,
     Deny,
     Settled,
 )
@@ -116,6 +117,18 @@ async def test_an_answer_of_no_known_kind_is_a_failure(event: Any, expected: str
     result = await tools.run(call())
 
     assert result.is_error and expected in text(result)
+
+
+@pytest.mark.parametrize("decision", [Deny({1}), Deny(None), Ask({1}), Ask(b"why")])  # type: ignore[arg-type]
+@aio
+async def test_a_reason_that_is_no_text_denies_and_says_so(decision: Any) -> None:
+    ctx, tools = new_registry()
+    tools.register(tool())
+    ctx.on(TOOLS_PRE_EXECUTE, answering(decision))
+
+    found = type(decision.reason).__name__
+    expected = f"Error: a listener of tools/pre-execute gave a reason of type {found}, expected a text"
+    assert text(await tools.run(call())) == expected
 
 
 @pytest.mark.parametrize("event", [TOOLS_PRE_EXECUTE, TOOLS_EXECUTE, TOOLS_POST_EXECUTE])

@@ -192,10 +192,10 @@ async def test_input_that_arrives_meanwhile_waits_for_its_end() -> None:
         assert rows_of(agent.session, "compaction/end", "turn/start")[-2:] == ["compaction/end", "turn/start"]
 
 
-async def slash(c: Compacting, agent: object, line: str) -> CommandOutcome:
+async def slash(c: Compacting, agent: object, line: str, signal: CancelToken | None = None) -> CommandOutcome:
     for module in (commands, command_compact):
         await settled(c.loop.ctx.plugin(module, {}))
-    return await c.loop.ctx.use(COMMANDS).execute(agent, line)  # type: ignore[arg-type]
+    return await c.loop.ctx.use(COMMANDS).execute(agent, line, signal=signal)  # type: ignore[arg-type]
 
 
 @aio
@@ -235,3 +235,17 @@ async def test_the_command_says_why_nothing_was_done() -> None:
 
         assert isinstance(done, CommandFailure)
         assert done.text == "Nothing was compacted: no summary was made: boom. [summary]"
+
+
+@aio
+async def test_who_cancels_the_command_ends_the_summary() -> None:
+    async with compacting(text(long(100)), window=100_000) as c:
+        agent, token = await c.agent(), CancelToken()
+        await c.talk(agent, long(200), "go on")
+        c.model.summaries = [[lambda: token.cancel("enough"), *text(GIST)]]
+        done = await slash(c, agent, "/compact", token)
+        await agent.when_idle()
+
+        assert isinstance(done, CommandFailure)
+        assert done.text.endswith("[cancelled]")
+        assert "checkpoint" not in surface(agent.session)
