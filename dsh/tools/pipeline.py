@@ -143,7 +143,8 @@ class Invocation:
         said: object = decision.reason if isinstance(decision, Ask | Deny) else ""
         if not (isinstance(said, str) or (said is None and isinstance(decision, Ask))):
             raise ToolError(
-                f"a listener of tools/pre-execute gave a reason of type {type(said).__name__}, expected a text"
+                f"a listener of tools/pre-execute gave a reason of type {type(said).__name__}, "
+                "expected a text"
             )
         if isinstance(decision, Ask):
             decision = await self._asked(decision)

@@ -239,9 +239,8 @@ async def test_the_command_says_why_nothing_was_done() -> None:
 
 @aio
 async def test_who_cancels_the_command_ends_the_summary() -> None:
-    async with compacting(text(long(100)), window=100_000) as c:
-        agent, token = await c.agent(), CancelToken()
-        await c.talk(agent, long(200), "go on")
+    async with talked() as (c, agent):
+        token = CancelToken()
         c.model.summaries = [[lambda: token.cancel("enough"), *text(GIST)]]
         done = await slash(c, agent, "/compact", token)
         await agent.when_idle()
