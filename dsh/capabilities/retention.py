@@ -69,7 +69,7 @@ def both_ends(text: str, head_bytes: int, tail_bytes: int) -> KeptText:
 
 def _character_start(raw: bytes, index: int) -> int:
     """Where the character begins that the byte belongs to."""
-    while index and _is_inside(raw, index):
+    while _is_inside(raw, index):
         index -= 1
     return index
 

@@ -20,6 +20,7 @@ from dsh.session.calibration import (
 from dsh.session.derive import project
 from dsh.session.estimate import (
     FRAME,
+    FRAME_BYTES,
     log_price,
     log_price_of_blocks,
     log_price_of_header,
@@ -170,3 +171,11 @@ def test_what_is_learned_stays_within_bounds(weight: int, tokens: int) -> None:
 )
 def test_a_report_of_too_few_tokens_is_not_believed(tokens: int, heavy: int, credible: bool) -> None:
     assert is_credible(tokens, heavy) is credible
+
+
+def test_a_header_weighs_its_system_text_in_a_frame_and_its_tools() -> None:
+    tools = [{"name": "bash"}]
+
+    assert weight_of_header(None) == weight_of_header({"system": "", "tools": []}) == 0
+    assert weight_of_header({"system": "漢a"}) == 4 + FRAME_BYTES
+    assert weight_of_header({"system": "a", "tools": tools}) == 1 + FRAME_BYTES + len(encode(tools))

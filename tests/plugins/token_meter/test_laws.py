@@ -10,7 +10,7 @@ from dsh.capabilities.token_meter import TOKEN_METER, Measurement, UnmeasurableL
 from dsh.kernel import Context
 from dsh.plugins import token_meter
 from dsh.plugins.token_meter.fold import MeterFold
-from dsh.plugins.token_meter.surface import PricedSurface
+from dsh.plugins.token_meter.surface import PricedSurface, tokens_of
 from dsh.session.chunk_run import ChunkRun
 from dsh.session.derive import project
 from dsh.session.estimate import log_price
@@ -291,3 +291,7 @@ def test_a_range_that_stands_the_other_way_round_is_not_there() -> None:
     assert surface.span(9, 6) == (1, 2)
     assert surface.span(6, 9) is None
     assert surface.span(4, 5) is None
+
+
+def test_a_part_of_a_token_is_one() -> None:
+    assert [tokens_of(weight, 3.5) for weight in (0, 1, 7, 8)] == [0, 1, 2, 3]
