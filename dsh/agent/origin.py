@@ -1,14 +1,17 @@
 """Whose code an error came from. Foreign exceptions do not say so themselves; people need to know."""
 
 import os
+import re
 from contextlib import suppress
 from pathlib import Path
 from traceback import walk_tb
 
 from dsh.errors import DshError
+from dsh.kernel.foreign import innermost
 
-_PROGRAM = str(Path(__file__).parent.parent) + os.sep
-_PYTHON = str(Path(os.__file__).parent) + os.sep
+_PROGRAM, _PYTHON = (re.escape(str(Path(path).parent)) for path in (Path(__file__).parent, os.__file__))
+_OURS = rf"[^/]|{_PROGRAM}/|{_PYTHON}/(?!site-packages/)"
+"""Files that say nothing about whose mistake it is: the program's, Python's, and what is no file."""
 _NOTE = "dsh_origin"
 
 
@@ -16,14 +19,9 @@ def note_origin(error: Exception, who: str) -> None:
     """Let an error that is not ours carry whose code raised it, and the line there. The first note counts."""
     if isinstance(error, DshError) or origin_of(error):
         return
-    at = ""
-    for frame, line in walk_tb(error.__traceback__):
-        path = frame.f_code.co_filename
-        is_python = path.startswith(_PYTHON) and "site-packages" not in path
-        if Path(path).is_absolute() and not path.startswith(_PROGRAM) and not is_python:
-            at = f", {path}:{line}"
+    at = innermost(walk_tb(error.__traceback__), _OURS)
     with suppress(Exception):  # somebody's class
-        setattr(error, _NOTE, f" ({who}{at})")
+        setattr(error, _NOTE, f" ({who}, {at})" if at else f" ({who})")
 
 
 def origin_of(error: BaseException) -> str:

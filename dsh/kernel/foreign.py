@@ -5,7 +5,9 @@ failed like any other: it must neither end the process nor silently end the task
 """
 
 import asyncio
-from collections.abc import Awaitable
+import re
+from collections.abc import Awaitable, Iterable
+from types import FrameType
 from typing import TypeVar
 
 from dsh.errors import DshError, KernelError
@@ -61,6 +63,15 @@ def bounded(text: str) -> str:
     """The text of an error as log and model take it: valid Unicode, and cut where it is very long."""
     text = valid(text)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} … ({len(text)} characters)"
+
+
+def innermost(frames: Iterable[tuple[FrameType, int]], machinery: str) -> str:
+    """The last of these lines, as `path:number`, whose file does not match a pattern; empty for none."""
+    at = ""
+    for frame, line in frames:
+        if not re.match(machinery, path := frame.f_code.co_filename):
+            at = f"{path}:{line}"
+    return at
 
 
 async def awaited(work: Awaitable[T], who: str) -> T:

@@ -7,18 +7,18 @@ import os
 import re
 import sys
 import threading
-import traceback
-from collections.abc import Iterable
 from pathlib import Path
+from traceback import walk_stack, walk_tb
 
 from dsh.errors import DshError, KernelError
+from dsh.kernel.foreign import innermost
 
 MAX_SHOWN = 1_500
 """How many characters of an error's own words a line shows."""
 MAX_MEMBERS = 5
 """How many errors of a group it shows."""
 _LIBRARY = re.escape(str(Path(os.__file__).parent))
-_MACHINERY = re.compile(rf"<|{_LIBRARY}/(?!site-packages)|.*/dsh/(?:kernel|composition)/")
+_MACHINERY = rf"<|{_LIBRARY}/(?!site-packages)|.*/dsh/(?:kernel|composition)/"
 """Files that say nothing about whose mistake it is: Python's own, and what mounts plugins."""
 
 
@@ -59,7 +59,7 @@ def words_of(error: BaseException) -> str:
 def _place(error: BaseException) -> str:
     """The innermost line outside of what mounts and imports plugins, of the error or else of its cause."""
     for raised in (error, error.__cause__, error.__context__):
-        if raised is not None and (at := _outside(traceback.extract_tb(raised.__traceback__))):
+        if raised is not None and (at := innermost(walk_tb(raised.__traceback__), _MACHINERY)):
             return f" ({at})"
     return ""
 
@@ -70,9 +70,4 @@ def running_at() -> str:
     For another thread, when the main one does not answer.
     """
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
-    return _outside(traceback.extract_stack(frame)) if frame is not None else ""
-
-
-def _outside(frames: Iterable[traceback.FrameSummary]) -> str:
-    outside = [frame for frame in frames if not _MACHINERY.match(frame.filename)]
-    return f"{outside[-1].filename}:{outside[-1].lineno}" if outside else ""
+    return "" if frame is None else innermost(reversed(list(walk_stack(frame))), _MACHINERY)
