@@ -13,7 +13,7 @@ from dsh.kernel.scope import bind_parent
 from dsh.tools.definition import ToolOutput
 from dsh.tools.error import JsonSchemaError, ToolRegistrationError
 from dsh.tools.event import TOOLS_CHANGE
-from dsh.tools.layer import Restriction, ToolLayers
+from dsh.tools.layer import Registered, Restriction, ToolLayers
 from dsh.tools.registry import TOOLS, ToolRegistry
 from tests.aio import aio
 from tests.tools.kit import agent_in, call, code, new_registry, text, tool, tools_of, value
@@ -384,13 +384,14 @@ OPERATIONS = st.lists(
 @given(OPERATIONS)
 def test_what_a_scope_sees_is_what_its_layers_say(operations: list[tuple[str, int, str]]) -> None:
     """The law, stated plainly: the nearest registration counts, if no layer further in hides the name."""
-    layers = ToolLayers()
+    layers, owner = ToolLayers(), Context()
     keys: list[object | None] = [None, AnyKey(), AnyKey()]
     bind_parent(keys[2], keys[1])
     for kind, depth, name in operations:
         if kind == "register":
             if name not in layers.tools.own(keys[depth]):
-                layers.tools.insert(keys[depth], name, tool(name))
+                registered = Registered(**msgspec.structs.asdict(tool(name)), owner=owner)
+                layers.tools.insert(keys[depth], name, registered)
         elif kind == "allow":
             layers.restrictions.add(keys[depth], Restriction(frozenset({name}), frozenset()))
         else:
