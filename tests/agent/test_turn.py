@@ -365,6 +365,22 @@ async def test_a_turn_that_is_cancelled_before_it_gets_going_asks_nobody_for_a_p
 
 
 @aio
+async def test_a_turn_that_is_cancelled_in_its_assembly_asks_nobody_whether_to_enter() -> None:
+    async with loop(text("never")) as it:
+        agent, asked = await it.agent(), list[Any]()
+
+        async def listen(payload: PreStep, following: Next) -> PreStepDecision:
+            asked.append(payload)
+            return await following()
+
+        it.ctx.use(SYSTEM_PROMPT).section("x", 1, lambda at: agent.cancel({"kind": "user"}))
+        it.ctx.on(AGENT_PRE_STEP, listen)
+        await it.prompt(agent, "go")
+        assert asked == []
+        assert ends(agent.session) == [{"kind": "aborted", "reason": {"kind": "user"}}]
+
+
+@aio
 async def test_next_step_items_precede_the_prompt() -> None:
     async with loop(text("done")) as it:
         agent = await it.agent()

@@ -84,6 +84,7 @@ async def test_each_outcome_of_an_approval_has_its_own_text() -> None:
 
     assert [r.is_error for r in results] == [False, True, True, True]
     assert len({text(r) for r in results}) == 4
+    assert {code(r) for r in results[1:]} == {None}, "they are denials"
     assert ran == ["ran"]
     assert {(r.tool_name, r.call_id, r.reason) for r in answers.asked} == {("t", "c1", "writes a file")}
 
