@@ -211,6 +211,23 @@ async def test_a_signal_in_the_midst_of_a_reply_ends_it_and_closes_the_stream() 
     assert model.closed == 1
 
 
+@aio
+async def test_an_adapter_that_goes_on_after_the_signal_is_not_read_to_its_end() -> None:
+    signal = CancelToken()
+    went_on: list[int] = []
+
+    async def cancel() -> None:
+        signal.cancel("why")
+
+    async def goes_on() -> None:
+        went_on.append(1)
+
+    first, *rest = said("x")
+    with pytest.raises(Cancelled):
+        await asked(Model([cancel, first, goes_on, *rest]), signal)
+    assert went_on == []
+
+
 @aio_in_virtual_time
 async def test_a_signal_ends_a_wait() -> None:
     signal, model = CancelToken(), Model(failing("RATE_LIMIT", providerRetryAfterMs=200_000))

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dsh.agent.prompt import SYSTEM_PROMPT
 from dsh.capabilities.approval import APPROVAL, APPROVAL_REQUEST, Approval, ApprovalError, ApprovalRequest
 from dsh.kernel import Cancelled, CancelToken, Context
 from dsh.plugins import approval
@@ -352,9 +353,14 @@ async def test_the_model_is_told_the_policy_where_there_is_a_prompt() -> None:
     ctx, _, agent = await mounted()
 
     assert "ask" in (await told(ctx, agent))["approval:policy"]
+    sections = ctx.get(SYSTEM_PROMPT)
+    assert sections is not None
+    for order in (114, 116):
+        sections.context(f"at {order}", order, lambda _: "words")
+    assert [*await told(ctx, agent)][-3:] == ["at 114", "approval:policy", "at 116"]
     agent.session.append("approval/policy", {"policy": "never"})
     assert "never" in (await told(ctx, agent))["approval:policy"]
-    assert await told(ctx, None) == {}
+    assert [*await told(ctx, None)] == ["at 114", "at 116"]
     await ctx.dispose()
 
 

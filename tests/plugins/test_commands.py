@@ -177,6 +177,7 @@ async def test_a_command_may_keep_its_input_out_of_the_log() -> None:
         ("/tmp/x", "UNKNOWN_COMMAND", "commands: /compact"),
         ("/COMPACT", "UNKNOWN_COMMAND", "commands: /compact"),
         ("/compat now", "UNKNOWN_COMMAND", "did you mean /compact?"),
+        (f"/{'a' * 9999}", "UNKNOWN_COMMAND", "commands: /compact"),
     ],
 )
 @aio
@@ -188,6 +189,7 @@ async def test_what_is_no_command_here_is_told_and_not_logged(line: str, code: s
         await service.execute(agent, line)
 
     assert (caught.value.code, hint in caught.value.hint) == (code, True)
+    assert len(str(caught.value)) < 200
     assert agent.logged() == []
     await ctx.dispose()
 
@@ -270,14 +272,16 @@ async def test_a_handler_that_is_no_coroutine_function_is_taken_as_it_is() -> No
 
 
 @pytest.mark.parametrize(
-    ("seq", "kept"), [(0, True), (1, False), (2, False), (99, False), (-1, False), (True, False)]
+    ("seq", "kept"),
+    [(0, True), (1, True), (2, False), (3, False), (99, False), (-1, False), (True, False)],
 )
 @aio
 async def test_the_event_that_stands_for_what_was_done_is_one_of_the_log_and_none_of_a_command(
     seq: int, kept: bool
 ) -> None:
     ctx, service, agent = await mounted()
-    agent.session.append("sandbox/mode", {"mode": "read-only"})
+    for mode in ("read-only", "workspace-write"):
+        agent.session.append("sandbox/mode", {"mode": mode})
     service.register(command(handler=answering(CommandSuccess("done", seq))))
 
     outcome = await service.execute(agent, "/c")
@@ -324,4 +328,13 @@ async def test_the_commands_that_there_are_are_told_in_order() -> None:
         await service.execute(agent, "/qqqqqq")
 
     assert caught.value.hint == "commands: /add, /mend, /zoom"
+    await ctx.dispose()
+
+
+@aio
+async def test_where_there_are_no_commands_that_is_said() -> None:
+    ctx, service, agent = await mounted()
+    with pytest.raises(CommandError) as caught:
+        await service.execute(agent, "/c")
+    assert caught.value.hint == "none is offered here"
     await ctx.dispose()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dsh.errors import CompositionError
 from dsh.kernel import Context, ValidationError
 from dsh.plugins import session, session_title
-from dsh.plugins.session_title.text import fallback_title, normalise_title
+from dsh.plugins.session_title.text import fallback_title, normalise_title, visible_text
 from dsh.session.message import user_message
 from tests.agent.kit import data_of, loop, settled, short, text
 from tests.aio import aio
@@ -61,6 +61,14 @@ def test_a_fallback_is_the_first_words_within_its_bytes() -> None:
     )
     assert fallback_title("word " * 9, max_words=9, max_bytes=11) == "word word w"
     assert fallback_title("\u200b \x1b[31m", max_words=5, max_bytes=40) == ""
+
+
+def test_a_person_is_visible_where_there_is_text_of_theirs() -> None:
+    words, nothing = ({"type": "text", "text": text} for text in ("a", ""))
+    assert visible_text(user_message([words, nothing, IMAGE, words])) == "a\n\na"
+    assert visible_text(user_message([nothing, nothing])) is None
+    assert visible_text(user_message([IMAGE])) is None
+    assert visible_text(user_message([words], {"kind": "plugin", "plugin": "x"})) is None
 
 
 @aio

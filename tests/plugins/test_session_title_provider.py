@@ -493,3 +493,13 @@ async def test_a_title_that_somebody_writes_before_the_fallback_stays() -> None:
         await it.prompt(agent, "go")
 
         assert [row["title"] for row in data_of(agent.session, "session/title")] == ["mine"]
+
+
+@aio
+async def test_a_later_prompt_is_not_asked_about_where_only_the_first_is() -> None:
+    async with titled() as it:
+        it.provider.answer = RuntimeError("no model")
+        await it.prompt("\u200b")
+        await it.prompt("two")
+
+        assert [[prompt.text for prompt in r.prompts] for r in it.provider.requests] == [["\u200b"]]

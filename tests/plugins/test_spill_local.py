@@ -116,8 +116,13 @@ async def test_a_root_of_the_users_keeps_the_files(tmp_path: Path) -> None:
     assert path.parent.parent == root
 
 
+def open_files() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
 @aio
 async def test_a_temporary_folder_that_was_cleaned_away_is_made_anew() -> None:
+    held = open_files()
     ctx, store = await mounted()
     path = Path((await kept(store, "x")).locator)
     path.unlink()
@@ -128,6 +133,7 @@ async def test_a_temporary_folder_that_was_cleaned_away_is_made_anew() -> None:
     assert again.read_text() == "y"
     assert stat.S_IMODE(again.parent.parent.stat().st_mode) == 0o700
     await ctx.dispose()
+    assert open_files() == held
 
 
 @aio

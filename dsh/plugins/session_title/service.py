@@ -41,7 +41,7 @@ class _Work:
 
 
 class TitleService(Service):
-    """Implements `dsh.capabilities.titles.Titles`. State: the provider, work by session, fallbacks due."""
+    """Implements `dsh.capabilities.titles.Titles`. State: the provider, work by session."""
 
     provide = TITLES
 
@@ -49,8 +49,6 @@ class TitleService(Service):
         self._config = config
         self._provider: TitleProvider | None = None
         self._work: WeakKeyDictionary[Session, _Work] = WeakKeyDictionary()
-        self._due: set[Session] = set()
-        """Sessions that get a fallback in the next tick."""
         self._prompts = Prompts()
         super().__init__(ctx)
 
@@ -91,8 +89,7 @@ class TitleService(Service):
 
     def _prompted(self, session: Session) -> None:
         is_untitled = session.last("session/title") is None
-        if is_untitled and session not in self._due:
-            self._due.add(session)
+        if is_untitled:
             asyncio.get_running_loop().call_soon(self._write_fallback, session)
         provider = self._provider
         if provider is None or is_pinned(session):
@@ -123,15 +120,11 @@ class TitleService(Service):
 
     def disposed(self, session: Session) -> None:
         """The session is not live any more."""
-        self._due.discard(session)
         self._supersede(session, "the session has ended")
 
     # -- writing -----------------------------------------------------------------------------------
 
     def _write_fallback(self, session: Session) -> None:
-        if session not in self._due:
-            return
-        self._due.discard(session)
         if self._is_live(session) and current_title(session) is None:
             try:
                 self._fallback(session)

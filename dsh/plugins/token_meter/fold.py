@@ -140,9 +140,7 @@ class MeterFold:
 
     def _header(self, event: SessionEvent) -> None:
         header = canonical_header(event.data["header"])
-        if self.header is None or not headers_equal(header, self.header):
-            self.head_weight = weight_of_header(header)
-            self.header = header
+        self.header, self.head_weight = header, weight_of_header(header)
         self._is_anchored = self.anchor is not None and headers_equal(header, self.anchor.header)
 
     def _chunk(self, event: SessionEvent) -> None:
