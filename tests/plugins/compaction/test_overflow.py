@@ -215,13 +215,16 @@ async def test_nothing_to_gain_leaves_the_providers_error() -> None:
 
 
 @aio
-async def test_a_cancel_during_recovery_is_no_retry() -> None:
+async def test_a_cancel_during_recovery_is_no_retry_and_nothing_to_warn_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with compacting(text(long(100)), TOO_LARGE, window=100_000) as c:
         agent = await c.agent()
         c.model.summaries = [[lambda: agent.cancel({"kind": "user"}), *text(GIST)]]
         await c.talk(agent, long(200), "go on")
 
         assert len(c.model.requests) == 2
+        assert [record for record in caplog.records if record.levelname == "WARNING"] == []
         assert rows_of(agent.session, "compaction/") == ["compaction/start", "compaction/end"]
         assert ends(agent.session)[-1]["kind"] == "aborted"
 
