@@ -18,8 +18,7 @@ from dsh.kernel import Context
 from dsh.kernel.foreign import contained, told
 from dsh.session.message import text_block
 from dsh.session.value import MAX_SAFE_INT
-from dsh.tools.content import content_of
-from dsh.tools.definition import Blocks
+from dsh.tools.content import Blocks, content_of
 from dsh.tools.event import TOOLS_POST_EXECUTE, Accept, PostDecision, Settled
 from dsh.tools.execution import ToolExecution
 

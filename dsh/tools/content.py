@@ -1,6 +1,6 @@
 """What tools and listeners give for the model to read, as the log takes it: frozen, checked, valid text."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from dsh.session.error import JsonError
@@ -9,10 +9,12 @@ from dsh.session.payload.block import blocks as check_blocks
 from dsh.session.payload.block import user_message as check_user_message
 from dsh.session.payload.shape import Misfit
 from dsh.session.value import clean, freeze
-from dsh.tools.definition import Blocks
 from dsh.tools.error import ToolOutputError
 
+Blocks = Sequence[Mapping[str, Any]]
+"""Content blocks such as `{"type": "text", "text": …}`, as they are given."""
 Content = tuple[Mapping[str, Any], ...]
+"""The same as the log takes them."""
 
 
 def content_of(rendered: str | Blocks) -> Content:

@@ -3,10 +3,12 @@
 Most tools are made with `dsh.tools.typed.typed_tool`, which validates arguments and fills this in.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+from dsh.tools.content import Blocks
 
 if TYPE_CHECKING:
     from dsh.tools.execution import ToolCall, ToolExecution, ToolResult
@@ -14,8 +16,6 @@ if TYPE_CHECKING:
 
 Args = Mapping[str, Any]
 """Arguments of a call, as JSON from the model; a typed tool gets them validated."""
-Blocks = Sequence[Mapping[str, Any]]
-"""Content blocks such as `{"type": "text", "text": …}`."""
 
 RESERVED_NAME = "run_code"
 """Belongs to Code Mode, in every mode."""

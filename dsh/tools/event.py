@@ -11,7 +11,7 @@ import msgspec
 
 from dsh.kernel import Event
 from dsh.session.message import Message
-from dsh.tools.definition import Blocks
+from dsh.tools.content import Blocks
 from dsh.tools.execution import ToolExecution, ToolResult
 
 

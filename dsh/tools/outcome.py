@@ -9,8 +9,8 @@ from dsh.kernel.foreign import bounded, text_of
 from dsh.session.error import JsonError
 from dsh.session.message import Message
 from dsh.session.value import freeze
-from dsh.tools.content import content_of, contexts_of, meta_of
-from dsh.tools.definition import Blocks, ToolDefinition
+from dsh.tools.content import Blocks, content_of, contexts_of, meta_of
+from dsh.tools.definition import ToolDefinition
 from dsh.tools.error import AbortError, ToolOutputError
 from dsh.tools.execution import ToolExecution, ToolFailure, ToolSuccess
 from dsh.tools.foreign import called

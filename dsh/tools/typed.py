@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dsh.tools.arguments import check_arguments, without_nulls
-from dsh.tools.definition import TEXT_OUTPUT, Args, Blocks, Resources, ToolDefinition, ToolOutput
+from dsh.tools.content import Blocks
+from dsh.tools.definition import TEXT_OUTPUT, Args, Resources, ToolDefinition, ToolOutput
 from dsh.tools.dsl import Node, compile_parameters, compile_schema
 from dsh.tools.execution import ToolCall, ToolExecution, ToolResult
 from dsh.tools.schema import Schema, validate
