@@ -72,15 +72,19 @@ class Service:
     async def after_request(
         self, failed: RequestFailed, following: Callable[[], Awaitable[RetryRequest | None]]
     ) -> RetryRequest | None:
-        """Make a history shorter whose request was too large, and try again if that came to anything."""
+        """Make a history shorter whose request was too large, and try again if that came to anything.
+
+        What became of the surface decides: a cut counts, whatever failed after it.
+        """
         if failed.failure.code != OVERFLOW or failed.signal.cancelled:
             return await following()
+        session = failed.agent.session
+        before = session.replace_generation
         try:
-            is_shorter = await self._compactor.recover(failed)
+            await self._compactor.recover(failed)
         except Exception as error:
-            self._trigger.warn(failed.agent.session, f"the history could not be made shorter: {error}")
-            is_shorter = False
-        return {"kind": "retry"} if is_shorter else await following()
+            self._trigger.warn(session, f"the history could not be made shorter: {error}")
+        return {"kind": "retry"} if session.replace_generation != before else await following()
 
 
 def apply(ctx: Context, config: Config) -> None:

@@ -140,19 +140,18 @@ class Compactor:
 
     # -- after a request -------------------------------------------------------------------------
 
-    async def recover(self, failed: RequestFailed) -> bool:
-        """Make a history shorter whose request was too large; answers whether that came to anything.
+    async def recover(self, failed: RequestFailed) -> None:
+        """Make a history shorter whose request was too large, or tell what fills it.
 
         Summaries are limited, cuts need no limit: what was cut can be cut only so often again.
         """
         session, target = failed.agent.session, target_of(failed.agent.session)
         if target is None:
-            return False
+            return
         is_shorter = await self._shorten(failed, target)
         if not is_shorter and not failed.signal.cancelled:
             size = self._measure(session)
             self._trigger.warn(session, explained(size, nodes_of(session, size.nodes), session))
-        return is_shorter
 
     async def _shorten(self, failed: RequestFailed, target: LlmCallConfig) -> bool:
         """The gentlest first, and of what waits for a reply as little as may do."""
