@@ -28,9 +28,10 @@ from dsh.composition.mount.loader import Facts, Loader
 from dsh.composition.profile import PATCH_FILE, PROFILE_FILE, profile_folder
 from dsh.kernel import Context
 from dsh.llm.adapter import LlmAdapter, ModelInfo
-from dsh.llm.chat_completions import encode_wire, wire_messages
+from dsh.llm.chat.body import wire_messages
 from dsh.llm.registry import LLM
 from dsh.llm.request import LlmRequest
+from dsh.llm.transport.body import encode_wire
 from dsh.session.chunk import BlockEnd, BlockStart, Chunk, Finish, TextDelta, ToolCallDelta, UsageChunk
 from dsh.session.log import Session
 from dsh.session.message import user_message

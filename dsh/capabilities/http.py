@@ -3,7 +3,8 @@
 This is the only module that imports httpx, and it does so at the first request: loading it takes as long
 as the rest of the start. The CA store is read in a thread, and only when something is fetched over TLS.
 Proxies and CA files are taken from the usual variables (`HTTPS_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`,
-`SSL_CERT_DIR`). How long a silent server is waited for is the caller's business (`dsh.llm.watchdog`).
+`SSL_CERT_DIR`). How long a silent server is waited for is the
+caller's business (`dsh.llm.transport.watchdog`).
 """
 
 import asyncio

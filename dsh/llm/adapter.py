@@ -7,6 +7,7 @@ import msgspec
 
 from dsh.llm.request import LlmRequest
 from dsh.session.chunk import Chunk
+from dsh.session.projection.price import Price
 
 DEFAULT_RETRYABLE_CODES = (
     "EMPTY_RESPONSE",
@@ -57,6 +58,8 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     """In tokens."""
     default_max_tokens: int | None = None
     reasoning: ReasoningInfo | None = None
+    price: Price | None = None
+    """What its tokens cost on this route, where that is known."""
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):

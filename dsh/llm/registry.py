@@ -58,6 +58,7 @@ class PreparedCall:
         self.retry_policy = route.retry_policy
         self.context_window = info.context_window
         self.input_modalities = info.input_modalities
+        self.price = info.price
         self._registry = registry
         self._route = route
         self._source = generation.stream

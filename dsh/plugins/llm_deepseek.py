@@ -7,26 +7,25 @@ import msgspec
 
 from dsh.capabilities.anonymous_id import FILE, anonymous_id
 from dsh.capabilities.bounds import MAX_TIMER_MS
-from dsh.capabilities.credentials import CREDENTIALS, Credentials
 from dsh.capabilities.http import HTTP
-from dsh.capabilities.launch import HOME_PATH, LAUNCH_ENVIRONMENT, LaunchEnvironment
+from dsh.capabilities.launch import HOME_PATH
 from dsh.capabilities.settings import CREDENTIAL_REF
 from dsh.capabilities.settings_section import install_settings_section
 from dsh.kernel import Context
-from dsh.llm.credential import hide_key, is_key_name
-from dsh.llm.deepseek import (
+from dsh.llm.chat.deepseek import (
     PROVIDER,
     DeepSeekAdapter,
     DeepSeekModel,
     DeepSeekSettings,
     Effort,
     Thinking,
-    base_url_problem,
 )
 from dsh.llm.registry import LLM
 from dsh.llm.request import LlmRequest
 from dsh.llm.retry import RetryConfig
-from dsh.llm.watchdog import StreamLimits
+from dsh.llm.transport.credential import ContextKeys, hide_key, is_key_name
+from dsh.llm.transport.endpoint import base_url_problem
+from dsh.llm.transport.watchdog import StreamLimits
 
 inject = [LLM, HTTP]
 provide = ()
@@ -109,21 +108,6 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
 sections = {"llm-deepseek": Config}
 
 
-class _Keys:
-    """Looks the optional services up when they are needed. Implements `dsh.llm.credential.KeySources`."""
-
-    def __init__(self, ctx: Context) -> None:
-        self._ctx = ctx
-
-    @property
-    def credentials(self) -> Credentials | None:
-        return self._ctx.get(CREDENTIALS)
-
-    @property
-    def environment(self) -> LaunchEnvironment | None:
-        return self._ctx.get(LAUNCH_ENVIRONMENT)
-
-
 def apply(ctx: Context, config: Config) -> None:
     """Serve the route. A call uses the options as they were when it was prepared, from start to end."""
 
@@ -137,7 +121,7 @@ def apply(ctx: Context, config: Config) -> None:
             headers["x-deepseek-harness-session-id"] = request.session_id
         return headers
 
-    adapter = DeepSeekAdapter(settings_of(config), ctx.use(HTTP), _Keys(ctx), identity=identity)
+    adapter = DeepSeekAdapter(settings_of(config), ctx.use(HTTP), ContextKeys(ctx), identity=identity)
     route = ctx.use(LLM).register_adapter([PROVIDER], adapter)
     hidden = {config.api_key_env}
     hide_key(ctx, config.api_key_env)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dsh.agent.transcript import Started, outgoing
-from dsh.llm.chat_completions import WireHistory
-from dsh.llm.deepseek import request_body
+from dsh.llm.chat.body import WireHistory
+from dsh.llm.chat.deepseek import request_body
 from dsh.llm.registry import LLM_STREAM
 from dsh.llm.request import LlmCallConfig, LlmRequest
 from dsh.session.digest import RequestDigest, canonical_json

@@ -12,8 +12,8 @@ from dsh.agent.invariant import check_request, mark
 from dsh.agent.transcript import Started, Transcript, outgoing
 from dsh.errors import DshError
 from dsh.llm.boundary import without_images
-from dsh.llm.chat_completions import WireHistory
-from dsh.llm.deepseek import request_body
+from dsh.llm.chat.body import WireHistory
+from dsh.llm.chat.deepseek import request_body
 from dsh.llm.request import LlmCallConfig, LlmRequest
 from dsh.persistence.jsonl.reader import read_log
 from dsh.persistence.view import build_view

@@ -156,5 +156,10 @@ def test_a_request_that_is_answered_loads_nothing_that_tells_failures_apart(tmp_
     with serve([text("ok")]) as model:
         space.use_model(model.base_url)
         loaded = loaded_by(space, "run", "hello")
-    assert "dsh.llm.attempt" in loaded
-    assert not loaded & {"dsh.llm.refusal", "dsh.llm.classify", "dsh.llm.wording", "html"}
+    assert "dsh.llm.transport.attempt" in loaded
+    assert not loaded & {
+        "dsh.llm.transport.refusal",
+        "dsh.llm.transport.classify",
+        "dsh.llm.transport.wording",
+        "html",
+    }

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dsh.llm.chat_completions import wire_messages
+from dsh.llm.chat.body import wire_messages
 from dsh.testing.workspace import Workspace
 from tests.e2e.model import Model
 from tests.e2e.reply import Reply, bash, failure, text

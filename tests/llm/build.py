@@ -4,10 +4,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from dsh.llm.chat_completions import ChatTranslator
-from dsh.llm.failure import LlmFailure
+from dsh.llm.chat.translator import ChatTranslator
+from dsh.llm.failure import LlmError, LlmFailure
 from dsh.llm.request import LlmCallConfig, LlmRequest
-from dsh.llm.wording import presentable
+from dsh.llm.transport.wording import presentable
 from dsh.session.chunk import Chunk, Finish
 from dsh.session.message import Message, ToolSchema, assistant_message, tool_result_message, user_message
 
@@ -70,17 +70,26 @@ def fragment(arguments: Any = None, *, name: str | None = None, **members: Any) 
     return {**members, "function": function}
 
 
+class PlainFailures:
+    """Implements `Failures` without a server's answer around it."""
+
+    def in_band(self, error: Any) -> LlmFailure:
+        return LlmFailure(str(error), "IN_BAND")
+
+    def of_event(self, payload: bytes) -> LlmError:
+        return LlmError(LlmFailure(payload.decode(), "EVENT"))
+
+    def shown(self, text: str) -> str:
+        return presentable(text)
+
+
 def translate(*payloads: bytes) -> list[Chunk]:
     """The chunks of a stream that ends as it should. Made-up call ids are `made-1`, `made-2`, …"""
     made = iter(range(1, 100))
-    translator = ChatTranslator(
-        lambda error: LlmFailure(str(error), "IN_BAND"),
-        shown=presentable,
-        new_id=lambda: f"made-{next(made)}",
-    )
+    translator = ChatTranslator(PlainFailures(), new_id=lambda: f"made-{next(made)}")
     out: list[Chunk] = []
     for payload in payloads:
-        translator.push(payload, out)
+        translator.push(b"", payload, out)
     return out + translator.finish()
 
 

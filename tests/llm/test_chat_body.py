@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsh.llm.chat_completions import WireHistory, encode_wire, wire_messages
-from dsh.llm.deepseek import request_body
+from dsh.llm.chat.body import WireHistory, wire_messages
+from dsh.llm.chat.deepseek import request_body
 from dsh.llm.failure import LlmError
 from dsh.llm.request import LlmCallConfig
+from dsh.llm.transport.body import encode_wire
 from dsh.session.message import Message, user_message
 from tests.llm.build import assistant, reasoning, request, result, schema, text, tool_call, user
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from dsh.llm.classify import classify_error_object, classify_status, code_for, retry_after_ms
 from dsh.llm.failure import LlmFailure
-from dsh.llm.wording import page_text, presentable, says_overflow, says_quota
+from dsh.llm.transport.classify import classify_error_object, classify_status, code_for, retry_after_ms
+from dsh.llm.transport.wording import page_text, presentable, says_overflow, says_quota
 
 NOW_S = 1_800_000_000.0
 

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsh.llm.boundary import Adapted, without_foreign_state, without_images
-from dsh.llm.chat_completions import WireHistory, encode_wire, wire_messages
+from dsh.llm.chat.body import WireHistory, wire_messages
 from dsh.llm.failure import LlmError
 from dsh.llm.memo import Memo, Seen
+from dsh.llm.transport.body import encode_wire
 from dsh.session.message import Message, assistant_message, user_message
 from tests.llm.build import assistant, reasoning, result, text, tool_call, user
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsh.llm import sse
 from dsh.llm.failure import LlmError
-from dsh.llm.sse import SseEvent, SseParser
+from dsh.llm.transport import sse
+from dsh.llm.transport.sse import SseEvent, SseParser
 
 STREAM = (
     ": keep-alive\n\n"

@@ -7,7 +7,7 @@ import pytest
 
 from dsh.kernel import CancelToken
 from dsh.llm.failure import LlmError
-from dsh.llm.watchdog import StreamLimits, Watchdog
+from dsh.llm.transport.watchdog import StreamLimits, Watchdog
 from tests.aio import aio_in_virtual_time as aio
 
 

@@ -6,7 +6,7 @@ being written. A new id with a name under an old index is a new call. Null and e
 
 from collections.abc import Callable
 
-from dsh.llm.chat_wire import WireToolCall, arguments_text
+from dsh.llm.chat.event import WireToolCall, arguments_text
 from dsh.llm.failure import LlmError
 
 

@@ -9,7 +9,14 @@ from typing import Any
 import msgspec
 
 from dsh.llm.failure import LlmFailure
-from dsh.llm.wording import kind_of, looks_like_html, page_text, presentable, says_overflow, says_quota
+from dsh.llm.transport.wording import (
+    kind_of,
+    looks_like_html,
+    page_text,
+    presentable,
+    says_overflow,
+    says_quota,
+)
 from dsh.unicode import valid
 
 MAX_JUDGED_CHARS = 4000

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from dsh.llm.classify import classify_error_object, classify_status, decode_body, request_id
-from dsh.llm.endpoint import Endpoint
 from dsh.llm.failure import LlmError, LlmFailure
-from dsh.llm.wording import looks_like_html, page_text, presentable
+from dsh.llm.transport.classify import classify_error_object, classify_status, decode_body, request_id
+from dsh.llm.transport.endpoint import Endpoint
+from dsh.llm.transport.wording import looks_like_html, page_text, presentable
 
 
 class Refusal:

@@ -5,8 +5,8 @@ from typing import Protocol
 
 import msgspec
 
-from dsh.capabilities.credentials import Credentials
-from dsh.capabilities.launch import LaunchEnvironment
+from dsh.capabilities.credentials import CREDENTIALS, Credentials
+from dsh.capabilities.launch import LAUNCH_ENVIRONMENT, LaunchEnvironment
 from dsh.capabilities.subprocess import SUBPROCESS
 from dsh.composition.home import home_label
 from dsh.errors import DshError
@@ -24,6 +24,21 @@ class KeySources(Protocol):
 
     @property
     def environment(self) -> LaunchEnvironment | None: ...
+
+
+class ContextKeys:
+    """The sources of a composition, looked up when they are needed. Implements `KeySources`."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+
+    @property
+    def credentials(self) -> Credentials | None:
+        return self._ctx.get(CREDENTIALS)
+
+    @property
+    def environment(self) -> LaunchEnvironment | None:
+        return self._ctx.get(LAUNCH_ENVIRONMENT)
 
 
 class ProviderKey(msgspec.Struct, frozen=True):

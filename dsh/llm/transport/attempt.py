@@ -1,4 +1,4 @@
-"""One attempt at a chat-completions endpoint: request out, bytes in, chunks up.
+"""One attempt at an endpoint that streams its reply: request out, bytes in, chunks up.
 
 The path of a chunk: a read from the socket, the splitter, a typed decode, the struct. Nothing is started,
 armed or awaited for a single chunk.
@@ -8,44 +8,48 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dsh.capabilities.http import HttpClient, HttpError, HttpStream
 from dsh.kernel import CancelToken
-from dsh.llm.chat_completions import ChatTranslator
-from dsh.llm.chat_wire import decode_event
-from dsh.llm.endpoint import Endpoint
-from dsh.llm.failure import LlmError
-from dsh.llm.sse import SseEvent, SseParser
-from dsh.llm.watchdog import Watchdog
+from dsh.llm.failure import LlmError, LlmFailure
+from dsh.llm.transport.endpoint import Endpoint
+from dsh.llm.transport.sse import SseParser
+from dsh.llm.transport.translator import Failures, Translator
+from dsh.llm.transport.watchdog import Watchdog
 from dsh.session.chunk import Chunk
 
 if TYPE_CHECKING:
-    from dsh.llm.refusal import Refusal
+    from dsh.llm.transport.refusal import Refusal
 
-DONE = b"[DONE]"
 MAX_BLANK_BYTES = 4096
 """How much white space may stand before what tells a stream from a page or plain JSON."""
 MAX_ERROR_BODY_BYTES = 256 * 1024
 ERROR_BODY_S = 5.0
 """How long the body of an answer that is no stream is waited for; what it says only adds to the status."""
 DRAIN_S = 0.05
-"""How long the end of the body is waited for after `[DONE]`, so that the connection can be used again."""
+"""How long the body's end is waited for once the reply is whole, so that the connection can be used again."""
 
 
-class ChatAttempt:
+class Attempt:
     """One request to an endpoint and the reading of its reply."""
 
     def __init__(
         self,
         http: HttpClient,
         endpoint: Endpoint,
+        wire: Callable[[Failures], Translator],
         *,
         signal: CancelToken | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        """
+        Args:
+            wire: makes what reads the reply.
+        """
         self._http = http
         self._endpoint = endpoint
+        self._wire = wire
         self._signal = signal
         self._clock = clock
         self._headers: Mapping[str, str] = {}
@@ -62,9 +66,7 @@ class ChatAttempt:
         complete = False
         try:
             stream = await self._open(body, watchdog)
-            translator = ChatTranslator(
-                lambda error: self._refusal.in_band(error), shown=lambda text: self._refusal.shown(text)
-            )
+            translator = self._wire(self)
             parser = SseParser()
             out: list[Chunk] = []
             failure: LlmError | None = None
@@ -80,10 +82,12 @@ class ChatAttempt:
                         raise self._refusal.of_body(head + await self._rest(stream, watchdog))
                     data, head = head, None
                 try:
-                    complete = self._translate(_events(parser, data), translator, out)
-                    if not complete and not data:
+                    if data:
+                        complete = any(translator.push(*event, out) for event in parser.feed(data))
+                    elif not (complete := translator.is_whole(parser.end(), out)):
                         failure = self._refusal.failed(
-                            "STREAM_CLOSED", f"{where} closed the stream before its end ([DONE])"
+                            "STREAM_CLOSED",
+                            f"{where} closed the stream before its end ({translator.end_mark})",
                         )
                 except LlmError as error:
                     failure = error
@@ -103,16 +107,17 @@ class ChatAttempt:
                     await _drain(stream)
                 await stream.aclose()
 
-    def _translate(self, events: list[SseEvent], translator: ChatTranslator, out: list[Chunk]) -> bool:
-        """Push events into the translator; True once the end of the stream was among them."""
-        for name, payload in events:
-            if payload[:1] == b"[" and payload.strip() == DONE:
-                return True
-            if name == b"error":
-                raise self._refusal.of_event(payload)
-            if payload and not payload.isspace():
-                translator.push(payload, out)
-        return False
+    def in_band(self, error: Any) -> LlmFailure:
+        """Of `Failures`."""
+        return self._refusal.in_band(error)
+
+    def of_event(self, payload: bytes) -> LlmError:
+        """Of `Failures`."""
+        return self._refusal.of_event(payload)
+
+    def shown(self, text: str) -> str:
+        """Of `Failures`."""
+        return self._refusal.shown(text)
 
     async def _open(self, body: bytes, watchdog: Watchdog) -> HttpStream:
         endpoint = self._endpoint
@@ -167,26 +172,9 @@ class ChatAttempt:
     @property
     def _refusal(self) -> "Refusal":
         """What puts failures into words."""
-        from dsh.llm.refusal import Refusal
+        from dsh.llm.transport.refusal import Refusal
 
         return Refusal(self._endpoint, self._headers)
-
-
-def _events(parser: SseParser, data: bytes) -> list[SseEvent]:
-    """The events in a piece of the body; at its end (no data) what may count without its empty line."""
-    if data:
-        return parser.feed(data)
-    tail = parser.end()
-    if tail is not None and (tail[1].strip() == DONE or tail[0] == b"error" or _holds_error(tail[1])):
-        return [tail]
-    return []
-
-
-def _holds_error(payload: bytes) -> bool:
-    try:
-        return bool(decode_event(payload).error)
-    except ValueError:
-        return False
 
 
 async def _drain(stream: HttpStream) -> None:

@@ -3,7 +3,6 @@
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Literal
-from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
@@ -18,14 +17,16 @@ from dsh.llm.adapter import (
     ReasoningInfo,
     RetryPolicy,
 )
-from dsh.llm.attempt import ChatAttempt
-from dsh.llm.chat_completions import WireHistory, encode_wire, wire_tools
-from dsh.llm.credential import KeySources, find_key
-from dsh.llm.endpoint import Endpoint
+from dsh.llm.chat.body import WireHistory, wire_tools
+from dsh.llm.chat.translator import ChatTranslator
 from dsh.llm.failure import LlmError
 from dsh.llm.request import LlmRequest
 from dsh.llm.stream import close_stream
-from dsh.llm.watchdog import StreamLimits
+from dsh.llm.transport.attempt import Attempt
+from dsh.llm.transport.body import encode_wire
+from dsh.llm.transport.credential import KeySources, find_key
+from dsh.llm.transport.endpoint import Endpoint, base_url_problem, joined
+from dsh.llm.transport.watchdog import StreamLimits
 from dsh.session.chunk import Chunk
 
 PROVIDER = "deepseek-official"
@@ -139,7 +140,7 @@ class DeepSeekAdapter(LlmAdapter):
         if request.purpose == "compaction":
             headers["x-deepseek-harness-compact"] = "1"
         endpoint = Endpoint(
-            url=_joined(base_url, "chat/completions"),
+            url=joined(base_url, "chat/completions"),
             headers=headers,
             provider=DISPLAY_NAME,
             shown_url=host_of(base_url).rstrip("/"),
@@ -150,7 +151,7 @@ class DeepSeekAdapter(LlmAdapter):
         )
         history = WireHistory() if request.memo is None else request.memo.of(self, WireHistory)
         body = request_body(request, settings.thinking, settings.reasoning_effort, history)
-        chunks = ChatAttempt(self._http, endpoint, signal=request.signal).stream(body)
+        chunks = Attempt(self._http, endpoint, ChatTranslator, signal=request.signal).stream(body)
         try:
             async for chunk in chunks:
                 yield chunk
@@ -174,26 +175,6 @@ class DeepSeekAdapter(LlmAdapter):
 
 def _longest_wait_ms(policy: RetryPolicy) -> float | None:
     return policy.max_provider_delay_ms if policy.mode == "normal" else None
-
-
-def base_url_problem(url: str) -> str | None:
-    """Why this cannot be the base of an endpoint; None where it can. Holds no part of the URL."""
-    try:
-        parts = urlsplit(url)
-        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        sound = False
-    if not sound or not url.isprintable() or " " in url:
-        return "is not an http or https URL"
-    if "@" in parts.netloc:
-        return "holds a user name or password, which would take the place of the key"
-    return "holds a fragment (#…)" if parts.fragment else None
-
-
-def _joined(base_url: str, path: str) -> str:
-    """The URL of an endpoint below a base; a query of the base stays at the end."""
-    parts = urlsplit(base_url)
-    return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{path}"))
 
 
 def _info(settings: DeepSeekSettings, provider: str, model: str) -> ModelInfo:
