@@ -26,3 +26,5 @@ class LoopServices(msgspec.Struct, frozen=True, eq=False):
     """Read when the calls of a message begin."""
     rules: Callable[[], TurnRules] = TurnRules
     """Read when a turn begins, and when one has failed."""
+    keeps_refused_text: Callable[[], bool] = lambda: False
+    """Read when the model has broken off a reply: whether what can be read of it becomes a message."""

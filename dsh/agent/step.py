@@ -13,11 +13,13 @@ from dsh.agent.request import BuiltRequest, RequestBuilder
 from dsh.agent.scheduler import run_tool_calls
 from dsh.agent.step_scope import StepScope
 from dsh.kernel import ScopeTarget
+from dsh.llm.adapter import DEFAULT_RETRYABLE_CODES
 from dsh.llm.failure import LlmError, LlmFailure
 from dsh.llm.stream import close_stream
 from dsh.session.assembler import BlockAssembler
 from dsh.session.message import assistant_message
 
+_NO_REFUSAL = frozenset({*DEFAULT_RETRYABLE_CODES, "CONTEXT_WINDOW_EXCEEDED"})
 StepOutcome = Literal["completed", "max-tokens"]
 
 
@@ -46,6 +48,7 @@ async def run_step(
         if attempt.failure is None:
             break
         if not await attempt.may_be_repeated(attempt.failure):
+            attempt.keep_refused_text(attempt.failure)
             raise LlmError(attempt.failure)
     attempt.log_message()
     if attempt.reply.finish["kind"] == "max-tokens":
@@ -117,6 +120,17 @@ class _Attempt:
 
         answer = await scope.ask(AGENT_REQUEST_ERROR, payload, nobody, _is_word, 'None or {"kind": "retry"}')
         return answer is not None
+
+    def keep_refused_text(self, failure: LlmFailure) -> None:
+        """Log what can be read of a reply that the model itself broke off, where the loop's row asks for it.
+
+        Its blocks are all closed, which tells it from a stream that broke, and neither a fault of the service
+        nor a full window made the attempt fail. Tool calls are never kept.
+        """
+        if failure.code in _NO_REFUSAL or not self._scope.services.keeps_refused_text():
+            return
+        if self.reply.is_closed and (blocks := self.reply.interrupted_blocks()):
+            self._log(blocks, interrupted=True)
 
     def log_message(self) -> None:
         """Log the reply, also an empty one: it carries the usage."""

@@ -40,6 +40,9 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
     """How long one turn may take, in milliseconds; it is cancelled where it stands."""
     on_turn_failure: OnTurnFailure = "park"
     """`park` leaves the prompts behind a turn that failed waiting for the next wake; `continue` goes on."""
+    keep_refused_text: bool = False
+    """Keep the text of a reply that the model breaks off (a content filter, a refusal) as an interrupted
+    message. The turn ends with the error all the same; the next request shows the model its text."""
 
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, rename="camel"):
@@ -55,6 +58,8 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """How long one turn may take, in milliseconds."""
     on_turn_failure: OnTurnFailure = "park"
     """Whether prompts behind a turn that failed wait (`park`) or get their turns (`continue`)."""
+    keep_refused_text: bool = False
+    """Keep the text of a reply that the model itself breaks off, as an interrupted message."""
 
     def rules(self) -> TurnRules:
         limits = RunLimits(
@@ -76,6 +81,7 @@ def apply(ctx: Context, config: Config) -> None:
         max_tokens_per_turn=config.max_tokens_per_turn,
         max_turn_ms=config.max_turn_ms,
         on_turn_failure=config.on_turn_failure,
+        keep_refused_text=config.keep_refused_text,
     )
     section = install_settings_section(ctx, "agent-loop", Section, entry)
     services = LoopServices(
@@ -86,6 +92,7 @@ def apply(ctx: Context, config: Config) -> None:
         ctx.use(AGENTS).initiators,
         max_parallel_tool_calls=lambda: section.get().max_parallel_tool_calls,
         rules=lambda: section.get().rules(),
+        keeps_refused_text=lambda: section.get().keep_refused_text,
     )
     ctx.use(AGENTS).set_factory(LoopFactory(services, sessions, ctx.use(AGENTS)))
     ctx.on(

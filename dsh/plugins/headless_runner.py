@@ -76,6 +76,8 @@ class Outcome(NamedTuple):
     """The `turn/end` reason of the last turn; None where no turn ended."""
     has_begun: bool = True
     """Whether any turn was begun."""
+    is_cut: bool = False
+    """Whether the text is the beginning of a reply that was broken off in the last turn."""
 
 
 def fold_outcome(entries: Iterable[SessionEvent | ChunkRun]) -> Outcome:
@@ -84,17 +86,18 @@ def fold_outcome(entries: Iterable[SessionEvent | ChunkRun]) -> Outcome:
     Nothing before the first `turn/start` counts. A message without text (tool calls, reasoning) leaves
     the earlier text standing; text blocks are joined without a separator (`spec/front-ends.md` §1.4).
     """
-    text, reason, has_begun = "", None, False
+    text, reason, has_begun, is_cut = "", None, False, False
     for entry in entries:
         if isinstance(entry, ChunkRun):
             continue
         if entry.type == "turn/start":
-            has_begun, reason = True, None
+            has_begun, reason, is_cut = True, None, False
         elif has_begun and entry.type == "assistant/message":
-            text = text_of(entry.data["message"]) or text
+            if said := text_of(entry.data["message"]):
+                text, is_cut = said, entry.data.get("interrupted") is True
         elif has_begun and entry.type == "turn/end":
             reason = entry.data["reason"]
-    return Outcome(text, reason, has_begun)
+    return Outcome(text, reason, has_begun, is_cut)
 
 
 def account(session: Session, first: int) -> Outcome:
@@ -118,7 +121,7 @@ def judge(outcome: Outcome) -> tuple[int, str | None]:
         case "completed":
             return 0, None if outcome.text.strip() else NO_ANSWER
         case "error":
-            return _judge_error(reason["error"])
+            return _judge_error(reason["error"], is_cut=outcome.is_cut)
         case "max-tokens":
             return FAILED, "dsh: the answer is cut off: the model reached its limit of output tokens"
         case "blocked":
@@ -127,9 +130,11 @@ def judge(outcome: Outcome) -> tuple[int, str | None]:
             return _judge_cause(kind, reason.get("reason") or {})
 
 
-def _judge_error(error: dict[str, Any]) -> tuple[int, str]:
+def _judge_error(error: dict[str, Any], *, is_cut: bool) -> tuple[int, str]:
     code = error["code"]
     line = f"dsh: {code}: {' '.join(str(error['message']).split())}"
+    if is_cut:
+        line += "; the answer is cut off there"
     if code == "AUTH":  # the provider's words; those of a key that was never sent name the remedy themselves
         line += f"; export a valid key, or put it into {home_label()}/.credentials.yaml"
     return (CredentialError.exit_code if code in CREDENTIAL_CODES else FAILED), line

@@ -118,6 +118,11 @@ class BlockAssembler:
         )
 
     @property
+    def is_closed(self) -> bool:
+        """Whether every block that was begun has been ended."""
+        return all(part.closed is not None for part in self._parts.values())
+
+    @property
     def finish(self) -> Mapping[str, Any]:
         """The finish reason; `{"kind": "stop"}` where the stream ended without one."""
         return STOP if self._finish is None else self._finish.reason
