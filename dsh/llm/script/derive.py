@@ -1,0 +1,225 @@
+"""From a session log to the calls that the model answered in it (`spec/llm.md` §8).
+
+Pure: entries go in, calls come out, in the order in which they were made. A reply ends with its `finish`;
+one that has none was cut off by a cancellation or by the death of the process, or its stream raised, and
+then nobody can say what the model did: an error.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dsh.llm.failure import LlmFailure
+from dsh.llm.script.call import Call, Cut
+from dsh.llm.script.entry import Chunks, Hang, Throw
+from dsh.llm.script.error import UNFINISHED_CALL, ScriptError
+from dsh.llm.script.route import RouteReader
+from dsh.session.chunk import BlockEnd, BlockStart, Chunk, Finish, UsageChunk, chunk_from_json
+from dsh.session.chunk_run import ChunkRun, Entry
+from dsh.session.event import SessionEvent
+from dsh.session.value import encode
+
+NOT_RECORDED = "NOT_RECORDED"
+"""Code of a failure that the log only mentions, such as that of a summary that did not come about."""
+_OVERRIDE = "give an override for this call"
+
+
+def recorded_calls(entries: Iterable[Entry], *, start: int = 0) -> list[Call]:
+    """Every model call of a log, auxiliary ones included.
+
+    Args:
+        start: the seq from which on calls count; what stands before only says which model is asked. For a
+            child session that is its `seedLength`.
+
+    Raises:
+        ScriptError: `SCRIPT_UNFINISHED_CALL`, a stream ended without a finish and nobody had cancelled it.
+    """
+    walk = _Walk(start)
+    for entry in entries:
+        if isinstance(entry, ChunkRun):
+            for event in entry.events():
+                walk.chunk(event)
+        else:
+            walk.see(entry)
+    return walk.end()
+
+
+class _Walk:
+    """State: the calls so far, and the reply that has no end yet."""
+
+    def __init__(self, start: int) -> None:
+        self._start = start
+        self._calls: list[Call] = []
+        self._routes = RouteReader()
+        self._at: tuple[int, int] = (0, 0)
+        self._attempt = 0
+        self._first: int | None = None
+        """The seq that the open call begins with; None where none is open."""
+        self._chunks: list[Chunk] = []
+        self._maybe_made = False
+        """A step is open in which no call is known of yet."""
+        self._opened_at = 0
+        self._summaries: dict[str, int] = {}
+        """Compactions under way without a summary: the seq of their start by id."""
+        self._titles: list[tuple[SessionEvent, int]] = []
+        """Title requests without an answer yet, and their places among the calls."""
+
+    def see(self, event: SessionEvent) -> None:
+        self._routes.see(event)
+        match event.type:
+            case "assistant/chunk":
+                self.chunk(event)
+            case "step/start":
+                self._at, self._attempt = (event.data["turn"], event.data["step"]), 0
+                self._maybe_made, self._opened_at = True, event.seq
+            case "request/digest":
+                self._open(event.seq)
+            case "step/end" | "llm/retry":
+                self._maybe_made = self._maybe_made and event.type == "step/end"
+            case "turn/end":
+                self._turn_ended(event)
+            case "compaction/start":
+                self._summaries[str(event.data.get("compactionId"))] = event.seq
+            case "compaction/summary":
+                self._summary(event)
+            case "compaction/end":
+                self._compaction_ended(event)
+            case "session/title-llm-request":
+                self._titles.append((event, len(self._calls)))
+            case "session/title":
+                self._titled(event)
+
+    def chunk(self, event: SessionEvent) -> None:
+        data = event.data
+        at = (data["turn"], data["step"])
+        if self._first is not None and at != self._at:
+            raise _unfinished(self._first, self._at)
+        self._at = at
+        if self._first is None or not self._chunks:
+            self._open(event.seq)
+        chunk = chunk_from_json(_readable(data["chunk"]))
+        self._chunks.append(chunk)
+        if isinstance(chunk, Finish):
+            self._add(Chunks(tuple(self._chunks)))
+
+    def _open(self, seq: int) -> None:
+        if self._first is None:
+            self._attempt += 1
+        self._first = seq
+        self._maybe_made = False
+
+    def _add(self, entry: Chunks | Hang, cut: Cut | None = None, *, is_needed: bool = True) -> None:
+        seq = self._opened_at if self._first is None else self._first
+        turn, step = self._at
+        self._first, self._chunks = None, []
+        self._put(
+            Call(
+                entry=entry,
+                seq=seq,
+                turn=turn,
+                step=step,
+                attempt=max(self._attempt, 1),
+                purpose="turn",
+                model=self._routes.model,
+                cut=cut,
+                is_needed=is_needed,
+            )
+        )
+
+    def _put(self, call: Call) -> None:
+        if call.seq is not None and call.seq >= self._start:
+            self._calls.append(call)
+
+    def _turn_ended(self, event: SessionEvent) -> None:
+        kind = event.data["reason"].get("kind")
+        if self._first is None and not (self._maybe_made and kind == "aborted"):
+            self._maybe_made = False
+            return
+        is_needed, self._maybe_made = self._first is not None, False
+        if kind == "aborted":
+            self._add(Hang(tuple(self._chunks)), "cancelled", is_needed=is_needed)
+        elif kind == "interrupted":
+            self._add(Hang(tuple(self._chunks)), "crashed")
+        else:
+            raise _unfinished(self._first or self._opened_at, self._at)
+
+    def _summary(self, event: SessionEvent) -> None:
+        data = event.data
+        self._summaries.pop(str(data.get("compactionId")), None)
+        if data.get("llmStreamCall") is not True or "rawOutput" not in data:
+            return
+        chunks = whole_reply(data["rawOutput"], data.get("usage"))
+        model = self._routes.known(str(data.get("provider")), str(data.get("model")))
+        self._put(Call(entry=Chunks(chunks), seq=event.seq, purpose="compaction", model=model))
+
+    def _compaction_ended(self, event: SessionEvent) -> None:
+        begun = self._summaries.pop(str(event.data.get("compactionId")), None)
+        error = event.data.get("error")
+        if begun is None or not error:
+            return
+        failure = LlmFailure(str(error), NOT_RECORDED)
+        self._put(
+            Call(
+                entry=Throw((), failure),
+                seq=begun,
+                purpose="compaction",
+                model=self._routes.model,
+                is_needed=False,
+            )
+        )
+
+    def _titled(self, event: SessionEvent) -> None:
+        source = event.data.get("source", {})
+        if source.get("kind") == "provider" and self._titles:
+            request, _ = self._titles.pop(0)
+            title = {"type": "text", "text": event.data["title"]}
+            self._title(request, Chunks((*whole_reply([title], None),)))
+
+    def _title(self, request: SessionEvent, entry: Chunks | Throw) -> None:
+        route = request.data.get("route", {})
+        model = self._routes.known(str(route.get("provider")), str(route.get("model")))
+        self._put(Call(entry=entry, seq=request.seq, purpose="session-title", model=model))
+
+    def end(self) -> list[Call]:
+        if self._first is not None:
+            self._add(Hang(tuple(self._chunks)), "crashed")
+        for request, _ in self._titles:
+            failure = LlmFailure("no title came of this request when it was recorded", NOT_RECORDED)
+            self._title(request, Throw((), failure))
+        return self._calls
+
+
+def _readable(chunk: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A chunk without what early writers logged of a careless provider: a null name, null or parsed
+    arguments (`spec/llm.md` §4.4)."""
+    if chunk.get("type") != "tool-call-delta":
+        return chunk
+    arguments, call_id = chunk.get("argumentsDelta"), chunk.get("id")
+    if type(arguments) is str and type(call_id) is str and chunk.get("name", "") is not None:
+        return chunk
+    out = {key: value for key, value in chunk.items() if not (key == "name" and value is None)}
+    if type(arguments) is not str:
+        out["argumentsDelta"] = "" if arguments is None else encode(arguments).decode()
+    if type(call_id) is not str:
+        out["id"] = ""
+    return out
+
+
+def whole_reply(blocks: Iterable[Mapping[str, Any]], usage: Mapping[str, Any] | None) -> tuple[Chunk, ...]:
+    """The chunks of a reply of which only the blocks are known: each begins and ends at once."""
+    chunks: list[Chunk] = []
+    for index, block in enumerate(blocks):
+        chunks.append(BlockStart(index, block["type"]))
+        chunks.append(BlockEnd(index, dict(block)))
+    if usage is not None:
+        chunks.append(UsageChunk(dict(usage)))
+    return (*chunks, Finish({"kind": "stop"}))
+
+
+def _unfinished(seq: int, at: tuple[int, int]) -> ScriptError:
+    turn, step = at
+    return ScriptError(
+        UNFINISHED_CALL,
+        f"the model's reply at seq {seq} (turn {turn}, step {step}) has no finish, and nobody cancelled it: "
+        "its stream raised",
+        hint=_OVERRIDE,
+    )

@@ -1,0 +1,75 @@
+"""Which model a log asks, and what the adapter of that time knew of it: window, defaults, efforts."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dsh.llm.adapter import EffortInfo, ModelInfo, ReasoningInfo
+from dsh.session.event import SessionEvent
+
+
+class RouteReader:
+    """Follows the request rows of a log. State: the models seen so far, and which is asked now."""
+
+    def __init__(self) -> None:
+        self._at: tuple[str, str] | None = None
+        self._windows: dict[tuple[str, str], int | None] = {}
+        self._limits: dict[tuple[str, str], int | None] = {}
+        self._efforts: dict[tuple[str, str], list[str]] = {}
+        self._default_efforts: dict[tuple[str, str], str | None] = {}
+
+    def see(self, event: SessionEvent) -> None:
+        """Take in the next event; only `request/header` and `request/context` say something."""
+        if event.type == "request/header":
+            self._header(event.data["header"])
+        elif event.type == "request/context":
+            at = (event.data["provider"], event.data["model"])
+            self._at = at
+            self._windows[at] = event.data.get("contextWindow")
+
+    def _header(self, header: Mapping[str, Any]) -> None:
+        config, defaults = header["config"], header.get("adapterDefaults", {})
+        at = self._at = (config["provider"], config["model"])
+        self._limits[at] = config.get("maxTokens") if defaults.get("maxTokens") else None
+        effort = config.get("reasoningEffort")
+        if effort is None:
+            return
+        efforts = self._efforts.setdefault(at, [])
+        if effort not in efforts:
+            efforts.append(effort)
+        if defaults.get("reasoningEffort"):
+            self._default_efforts[at] = effort
+
+    @property
+    def model(self) -> ModelInfo | None:
+        """What is known of the model that is asked now; None before the first request."""
+        return None if self._at is None else self.known(*self._at)
+
+    def known(self, provider: str, model: str) -> ModelInfo:
+        """What is known by now of a model."""
+        at = (provider, model)
+        efforts = self._efforts.get(at)
+        reasoning = None
+        if efforts:
+            infos = tuple(EffortInfo(effort, effort) for effort in efforts)
+            reasoning = ReasoningInfo(infos, self._default_efforts.get(at))
+        return ModelInfo(
+            provider=provider,
+            id=model,
+            name=model,
+            context_window=self._windows.get(at),
+            default_max_tokens=self._limits.get(at),
+            reasoning=reasoning,
+        )
+
+    @property
+    def models(self) -> tuple[ModelInfo, ...]:
+        """Every model that was asked, in order of its first request."""
+        return tuple(self.known(*at) for at in dict.fromkeys((*self._limits, *self._windows)))
+
+
+def recorded_models(events: Iterable[SessionEvent]) -> tuple[ModelInfo, ...]:
+    """Every model that a log asks in its turns, as the whole log knows it."""
+    reader = RouteReader()
+    for event in events:
+        reader.see(event)
+    return reader.models
