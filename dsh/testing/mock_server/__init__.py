@@ -9,7 +9,8 @@ or body consumes nothing.
 """
 
 from dsh.testing.mock_server.behaviour import BEHAVIOURS, RANDOM_WEIGHTS
-from dsh.testing.mock_server.reply import MockOptions, scripted
+from dsh.testing.mock_server.plan import MockOptions
+from dsh.testing.mock_server.reply import scripted
 from dsh.testing.mock_server.server import Entry, MockModelServer, RecordedRequest
 
 __all__ = [

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dsh.testing.mock_server.behaviour import BEHAVIOURS
-from dsh.testing.mock_server.reply import MockOptions
+from dsh.testing.mock_server.plan import MockOptions
 from dsh.testing.mock_server.server import Entry, MockModelServer, RecordedRequest
 
 _TEXT_OPTIONS = (

@@ -1,26 +1,27 @@
-"""The behaviours of the mock model server by name: how servers answer, stall, break and misspell."""
+"""The behaviours of the mock model server by name: how any server answers, stalls and breaks off.
 
-import json
-import math
+Each is written once, in parts, and put on the wire by the dialect of the request. What only one wire can get
+wrong is in `quirk`.
+"""
 
-from dsh.testing.mock_server.reply import (
-    DONE,
-    OPENING,
-    Behaviour,
-    MockOptions,
-    Pause,
-    Plan,
-    Reset,
-    Stall,
-    Step,
-    delta,
-    ending,
-    error_plan,
-    event,
-    pieces,
-    texts,
-    tool_call,
+from collections.abc import Callable, Mapping
+from typing import TypeAlias, get_args
+
+from dsh.testing.mock_server.dialect.base import Dialect
+from dsh.testing.mock_server.part import (
+    Call,
+    End,
+    Fault,
+    FaultKind,
+    Opening,
+    Part,
+    Text,
+    said,
+    thought,
+    whole,
 )
+from dsh.testing.mock_server.plan import JSON_HEADERS, MockOptions, Pause, Plan, Reset, Stall
+from dsh.testing.mock_server.quirk import ANTHROPIC_QUIRKS, CHAT_QUIRKS
 
 RANDOM_WEIGHTS = {
     "success": 48,
@@ -38,101 +39,105 @@ RANDOM_WEIGHTS = {
     "malformed_json": 1,
 }
 
-
-def _stream(*steps: Step) -> Plan:
-    return Plan(steps=steps)
-
-
-def _success(o: MockOptions) -> Plan:
-    return _stream(OPENING, *texts(o.success_text, o), *ending())
+Behaviour: TypeAlias = Callable[[Dialect, MockOptions], Plan]
+Reply: TypeAlias = Callable[[MockOptions], list[Part]]
 
 
-def _slow_success(o: MockOptions) -> Plan:
-    steps: list[Step] = []
-    for piece in texts(o.success_text, o):
-        steps += [piece, Pause(o.chunk_delay_ms)]
-    return _stream(OPENING, *steps, *ending())
+def _reply(reply: Reply) -> Behaviour:
+    """The behaviour of a reply that every dialect can put on the wire."""
+    return lambda d, o: Plan(steps=tuple(d.steps(reply(o), o)))
 
 
-def _reasoning_success(o: MockOptions) -> Plan:
-    thought = [delta({"reasoning_content": piece}) for piece in pieces(o.reasoning_text, o.chunk_size)]
-    return _stream(OPENING, *thought, *texts(o.success_text, o), *ending())
+def _fault(kind: FaultKind) -> Behaviour:
+    return lambda d, o: d.error(Fault(kind), o)
 
 
-def _tool_call_success(o: MockOptions) -> Plan:
+def _success(o: MockOptions) -> list[Part]:
+    return whole(*said(o.success_text, o))
+
+
+def _slow_success(o: MockOptions) -> list[Part]:
+    parts: list[Part] = []
+    for piece in said(o.success_text, o):
+        parts += [piece, Pause(o.chunk_delay_ms)]
+    return whole(*parts)
+
+
+def _reasoning_success(o: MockOptions) -> list[Part]:
+    return whole(*thought(o.reasoning_text, o), *said(o.success_text, o))
+
+
+def mock_call(o: MockOptions, number: int = 1) -> Call:
+    """The call of the behaviours, its arguments in two halves."""
     half = len(o.tool_arguments) // 2
-    arguments = (o.tool_arguments[:half], o.tool_arguments[half:])
-    return _stream(OPENING, *tool_call("mock-call-1", o.tool_name, arguments), *ending("tool_calls"))
+    fragments = (o.tool_arguments[:half], o.tool_arguments[half:])
+    return Call(f"mock-call-{number}", o.tool_name, fragments)
 
 
-def _max_tokens(o: MockOptions) -> Plan:
-    return _stream(OPENING, *texts(o.partial_text, o), *ending("length"))
+def _tool_call_success(o: MockOptions) -> list[Part]:
+    return whole(mock_call(o), reason="tool-calls")
 
 
-def _partial_disconnect(o: MockOptions) -> Plan:
-    return _stream(OPENING, *texts(o.partial_text, o), Pause(o.disconnect_delay_ms), Reset())
+def _partial_disconnect(o: MockOptions) -> list[Part]:
+    return [Opening(), *said(o.partial_text, o), Pause(o.disconnect_delay_ms), Reset()]
 
 
-def _rate_limit(o: MockOptions) -> Plan:
-    wait = {"retry-after": str(math.ceil(o.retry_after_ms / 1000))}
-    return error_plan(429, "Rate limit reached for requests", "rate_limit_error", "rate_limit_exceeded", wait)
+def _keep_alive_comments(o: MockOptions) -> list[Part]:
+    parts: list[Part] = []
+    for piece in said(o.success_text, o):
+        parts += [piece, Pause(o.chunk_delay_ms), b": keep-alive\n\n", Pause(o.chunk_delay_ms)]
+    return [b": keep-alive\n\n", *whole(*parts)]
 
 
-def _wrong_content_type(o: MockOptions) -> Plan:
-    return Plan(headers={"content-type": "application/json"}, steps=_success(o).steps)
+def _endless_keep_alive(o: MockOptions) -> list[Part]:
+    beat: list[Part] = [b": keep-alive\n\n", Pause(o.chunk_delay_ms)]
+    return [Opening(), *beat * 10_000]
 
 
-def _unicode_separators(o: MockOptions) -> Plan:
-    text = "line\u2028paragraph\u2029next\x85tab\x0bfeed\x0c"
-    return _stream(OPENING, delta({"content": text}), *ending())
-
-
-def _split_utf8(o: MockOptions) -> Plan:
-    """Every character of several bytes is cut in the middle."""
-    whole = b"".join([OPENING, delta({"content": "héllo wörld 🏷 한국어"}), *ending()])
-    return _stream(*(whole[at : at + 7] for at in range(0, len(whole), 7)))
-
-
-def _keep_alive_comments(o: MockOptions) -> Plan:
-    steps: list[Step] = []
-    for piece in texts(o.success_text, o):
-        steps += [piece, Pause(o.chunk_delay_ms), b": keep-alive\n\n", Pause(o.chunk_delay_ms)]
-    return _stream(b": keep-alive\n\n", OPENING, *steps, *ending())
-
-
-def _empty_deltas(o: MockOptions) -> Plan:
+def _empty_deltas(o: MockOptions) -> list[Part]:
     """Keeps alive with events that say nothing."""
-    steps: list[Step] = []
-    for piece in texts(o.success_text, o):
-        steps += [piece, Pause(o.chunk_delay_ms), delta({"content": ""}), Pause(o.chunk_delay_ms)]
-    return _stream(OPENING, *steps, *ending())
+    parts: list[Part] = []
+    for piece in said(o.success_text, o):
+        parts += [piece, Pause(o.chunk_delay_ms), Text(""), Pause(o.chunk_delay_ms)]
+    return whole(*parts)
 
 
-def _crlf(o: MockOptions) -> Plan:
-    whole = b"".join(step for step in _success(o).steps if isinstance(step, bytes))
-    return _stream(whole.replace(b"\n", b"\r\n"))
+def _cut_short(reason: str) -> Behaviour:
+    """Some text, and an ending that is no answer."""
+    return _reply(lambda o: whole(*said(o.partial_text, o), reason=reason))
 
 
-def _in_band_error(o: MockOptions) -> Plan:
-    value = {"error": {"message": "Rate limit", "type": "rate_limit_error", "code": "429"}}
-    return _stream(OPENING, *texts(o.partial_text, o), event(value), DONE)
+def _tool_call_then_text(o: MockOptions) -> list[Part]:
+    call = Call("mock-call-1", o.tool_name, (o.tool_arguments,))
+    return whole(call, *said(o.success_text, o), reason="tool-calls")
 
 
-def _error_event(o: MockOptions) -> Plan:
-    return _stream(OPENING, b"event: error\ndata: the model is overloaded\n\n")
+def _unicode_separators(o: MockOptions) -> list[Part]:
+    return whole(Text("line\u2028paragraph\u2029next\x85tab\x0bfeed\x0c"))
 
 
-def _json_error(o: MockOptions) -> Plan:
-    value = {"error": {"message": "internal error", "type": "server_error"}}
-    return Plan(headers={"content-type": "application/json"}, steps=(json.dumps(value).encode(),))
+def _split_utf8(d: Dialect, o: MockOptions) -> Plan:
+    """Every character of several bytes is cut in the middle."""
+    sent = Plan(steps=tuple(d.steps(whole(Text("héllo wörld 🏷 한국어")), o))).sent()
+    return Plan(steps=tuple(sent[at : at + 7] for at in range(0, len(sent), 7)))
 
 
-def _html_page(o: MockOptions) -> Plan:
+def _sent(d: Dialect, o: MockOptions) -> bytes:
+    return Plan(steps=tuple(d.steps(_success(o), o))).sent()
+
+
+def _json_error(d: Dialect, o: MockOptions) -> Plan:
+    """A 200 whose body is an error, plainly."""
+    body = d.error(Fault("server_error", "internal error"), o).steps
+    return Plan(headers=JSON_HEADERS, steps=body)
+
+
+def _html_page(d: Dialect, o: MockOptions) -> Plan:
     page = b"<!doctype html><html><head><title>Log in</title></head><body><p>Welcome to the WiFi.</p></body>"
     return Plan(headers={"content-type": "text/html"}, steps=(page,))
 
 
-def _gateway_page(o: MockOptions) -> Plan:
+def _gateway_page(d: Dialect, o: MockOptions) -> Plan:
     page = (
         b"<html><head><title>502 Bad Gateway</title></head><body>"
         + b"<p>nginx</p>" * 3400
@@ -141,90 +146,58 @@ def _gateway_page(o: MockOptions) -> Plan:
     return Plan(status=502, headers={"content-type": "text/html"}, steps=(page,))
 
 
-def _redirect(o: MockOptions) -> Plan:
+def _redirect(d: Dialect, o: MockOptions) -> Plan:
     return Plan(status=307, headers={"location": "http://127.0.0.1:9/elsewhere"})
 
 
-def _tool_call_without_id(o: MockOptions) -> Plan:
-    return _stream(OPENING, *tool_call(None, o.tool_name, (o.tool_arguments,)), *ending("tool_calls"))
+_FAULTS: dict[str, Behaviour] = {
+    kind: _fault(kind)
+    for kind in get_args(FaultKind)
+    if kind not in ("overloaded", "permission", "not_found", "too_large")
+}
 
-
-def _tool_calls_without_index(o: MockOptions) -> Plan:
-    first = tool_call("mock-call-1", o.tool_name, pieces(o.tool_arguments, 9), None)
-    second = tool_call("mock-call-2", o.tool_name, pieces(o.tool_arguments, 9), None)
-    return _stream(OPENING, *first, *second, *ending("tool_calls"))
-
-
-def _tool_call_then_text(o: MockOptions) -> Plan:
-    call = tool_call("mock-call-1", o.tool_name, (o.tool_arguments,))
-    return _stream(OPENING, *call, *texts(o.success_text, o), *ending("tool_calls"))
-
-
-def _endless_keep_alive(o: MockOptions) -> Plan:
-    steps: list[Step] = []
-    for _ in range(10_000):
-        steps += [b": keep-alive\n\n", Pause(o.chunk_delay_ms)]
-    return _stream(OPENING, *steps)
-
-
-BEHAVIOURS: dict[str, Behaviour] = {
-    "success": _success,
-    "slow_success": _slow_success,
-    "reasoning_success": _reasoning_success,
-    "tool_call_success": _tool_call_success,
-    "max_tokens": _max_tokens,
-    "connection_reset": lambda o: Plan(status=0, steps=(Reset(),)),
-    "stream_disconnect": lambda o: _stream(Pause(o.disconnect_delay_ms), Reset()),
-    "partial_disconnect": _partial_disconnect,
-    "empty": lambda o: _stream(OPENING, *ending()),
-    "empty_body": lambda o: _stream(),
-    "stream_eof": lambda o: _stream(OPENING),
-    "partial_eof": lambda o: _stream(OPENING, *texts(o.partial_text, o)),
-    "stall": lambda o: _stream(Stall()),
-    "malformed_json": lambda o: _stream(OPENING, b"data: {not-json\n\n", DONE),
-    "malformed_event": lambda o: _stream(event({"choices": [None]}), DONE),
-    "wrong_content_type": _wrong_content_type,
-    "rate_limit": _rate_limit,
-    "server_error": lambda o: error_plan(500, "The server had an error", "server_error"),
-    "service_unavailable": lambda o: error_plan(503, "The engine is overloaded", "server_error"),
-    "auth_error": lambda o: error_plan(401, "Incorrect API key", "authentication_error", "invalid_api_key"),
-    "invalid_request": lambda o: error_plan(400, "Invalid request", "invalid_request_error"),
-    "context_overflow": lambda o: error_plan(
-        400,
-        "This model's maximum context length is 131072 tokens.",
-        "invalid_request_error",
-        "context_length_exceeded",
-    ),
-    "quota_exceeded": lambda o: error_plan(
-        429, "You exceeded your current quota", "insufficient_quota", "insufficient_quota"
-    ),
-    "request_timeout": lambda o: error_plan(408, "Request timed out", "timeout"),
-    "too_early": lambda o: error_plan(425, "Too early", "too_early"),
-    "no_content": lambda o: Plan(status=204, headers={}),
-    "content_filter": lambda o: _stream(OPENING, *texts(o.partial_text, o), *ending("content_filter")),
-    "insufficient_resource": lambda o: _stream(
-        OPENING, *texts(o.partial_text, o), *ending("insufficient_system_resource")
-    ),
-    "unicode_separators": _unicode_separators,
+COMMON: Mapping[str, Behaviour] = {
+    "success": _reply(_success),
+    "slow_success": _reply(_slow_success),
+    "reasoning_success": _reply(_reasoning_success),
+    "tool_call_success": _reply(_tool_call_success),
+    "max_tokens": _cut_short("max-tokens"),
+    "connection_reset": lambda d, o: Plan(status=0, steps=(Reset(),)),
+    "stream_disconnect": lambda d, o: Plan(steps=(Pause(o.disconnect_delay_ms), Reset())),
+    "partial_disconnect": _reply(_partial_disconnect),
+    "empty": _reply(lambda o: whole()),
+    "empty_body": lambda d, o: Plan(),
+    "stream_eof": _reply(lambda o: [Opening()]),
+    "partial_eof": _reply(lambda o: [Opening(), *said(o.partial_text, o)]),
+    "stall": lambda d, o: Plan(steps=(Stall(),)),
+    "malformed_json": _reply(lambda o: [Opening(), b"data: {not-json\n\n", End()]),
+    "malformed_event": lambda d, o: Plan(steps=tuple(d.steps([d.malformed, End()], o))),
+    "wrong_content_type": lambda d, o: Plan(headers=JSON_HEADERS, steps=tuple(d.steps(_success(o), o))),
+    **_FAULTS,
+    "no_content": lambda d, o: Plan(status=204, headers={}),
+    "content_filter": _cut_short("refusal"),
+    "unicode_separators": _reply(_unicode_separators),
     "split_utf8": _split_utf8,
-    "keep_alive_comments": _keep_alive_comments,
-    "endless_keep_alive": _endless_keep_alive,
-    "empty_deltas": _empty_deltas,
-    "crlf": _crlf,
-    "byte_order_mark": lambda o: _stream(b"\xef\xbb\xbf", *_success(o).steps),
-    "in_band_error": _in_band_error,
-    "error_event": _error_event,
+    "keep_alive_comments": _reply(_keep_alive_comments),
+    "endless_keep_alive": _reply(_endless_keep_alive),
+    "empty_deltas": _reply(_empty_deltas),
+    "crlf": lambda d, o: Plan(steps=(_sent(d, o).replace(b"\n", b"\r\n"),)),
+    "byte_order_mark": lambda d, o: Plan(steps=(b"\xef\xbb\xbf", *d.steps(_success(o), o))),
     "json_error": _json_error,
     "html_page": _html_page,
     "gateway_page": _gateway_page,
     "redirect": _redirect,
-    "missing_done": lambda o: _stream(*_success(o).steps[:-1]),
-    "done_without_blank_line": lambda o: _stream(*_success(o).steps[:-1], b"data: [DONE]"),
-    "malformed_usage": lambda o: _stream(
-        OPENING, *texts(o.success_text, o), *ending(usage={"prompt_tokens": -3, "completion_tokens": "x"})
-    ),
-    "tool_call_without_id": _tool_call_without_id,
-    "tool_calls_without_index": _tool_calls_without_index,
-    "tool_call_then_text": _tool_call_then_text,
+    "missing_done": _reply(lambda o: _success(o)[:-1]),
+    "done_without_blank_line": lambda d, o: Plan(steps=(_sent(d, o).rstrip(b"\n"),)),
+    "tool_call_then_text": _reply(_tool_call_then_text),
 }
-"""Every behaviour but `random` (a seeded choice) and `connection_refused` (of the command, first only)."""
+"""What every dialect plays. Besides: `random`, and `connection_refused` (of the command, first only)."""
+
+BEHAVIOURS: Mapping[str, Behaviour] = {**COMMON, **CHAT_QUIRKS}
+"""What the chat-completions dialects play."""
+ANTHROPIC_BEHAVIOURS: Mapping[str, Behaviour] = {**COMMON, **ANTHROPIC_QUIRKS}
+
+
+def behaviours(dialect: str) -> Mapping[str, Behaviour]:
+    """What a dialect plays, by name."""
+    return ANTHROPIC_BEHAVIOURS if dialect == "anthropic" else BEHAVIOURS

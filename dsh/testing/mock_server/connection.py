@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 
-from dsh.testing.mock_server.reply import Outcome, Pause, Plan, Stall
+from dsh.testing.mock_server.plan import Outcome, Pause, Plan, Stall
 
 
 class Counter:

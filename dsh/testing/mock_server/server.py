@@ -7,19 +7,26 @@ import math
 import random
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from dsh.testing.mock_server.behaviour import BEHAVIOURS, RANDOM_WEIGHTS
+from dsh.testing.mock_server.behaviour import BEHAVIOURS, RANDOM_WEIGHTS, behaviours
 from dsh.testing.mock_server.connection import Connection, Counter
-from dsh.testing.mock_server.reply import MockOptions, Outcome, Plan, error_plan, scripted
+from dsh.testing.mock_server.dialect.anthropic import ANTHROPIC
+from dsh.testing.mock_server.dialect.base import Dialect
+from dsh.testing.mock_server.dialect.chat import DEEPSEEK, OPENAI
+from dsh.testing.mock_server.plan import MockOptions, Outcome, Plan
+from dsh.testing.mock_server.reply import scripted
 
+ChatSpelling: TypeAlias = Literal["deepseek", "openai"]
 Entry: TypeAlias = str | Mapping[str, Any] | Callable[[Any], Mapping[str, Any]]
 """A behaviour's name, a free-form reply, or what makes one of a request's decoded body."""
 MAX_HEAD_BYTES = 1024 * 1024
 MAX_SEED = 2**32 - 1
 MAX_PORT = 65_535
+ALL = tuple(dict.fromkeys((*BEHAVIOURS, *behaviours("anthropic"))))
+"""Every behaviour of any dialect."""
 SESSION_HEADER = "x-deepseek-harness-session-id"
 
 
@@ -51,20 +58,20 @@ def _check_entry(entry: object) -> None:
         scripted(entry)
     elif callable(entry):
         return
-    elif entry != "random" and entry not in BEHAVIOURS:
-        raise ValueError(f"unknown behaviour {entry!r}; known: random, {', '.join(BEHAVIOURS)}")
+    elif entry != "random" and entry not in ALL:
+        raise ValueError(f"unknown behaviour {entry!r}; known: random, {', '.join(ALL)}")
 
 
 def _check_weights(weights: Mapping[str, object]) -> None:
-    if unknown := set(weights) - set(BEHAVIOURS):
-        raise ValueError(f"weights for unknown behaviours {sorted(unknown)}; known: {', '.join(BEHAVIOURS)}")
+    if unknown := set(weights) - set(ALL):
+        raise ValueError(f"weights for unknown behaviours {sorted(unknown)}; known: {', '.join(ALL)}")
     sound = all(isinstance(weight, int | float) and 0 <= weight < math.inf for weight in weights.values())
     if not sound or not any(weights.values()):
         raise ValueError(f"random weights are numbers from 0, one of them above it; found {weights}")
 
 
 class MockModelServer:
-    """A scripted chat-completions server on loopback."""
+    """A scripted model server on loopback: chat completions and Messages, told apart by the path."""
 
     def __init__(
         self,
@@ -73,6 +80,7 @@ class MockModelServer:
         repeat_last: bool = False,
         api_key: str | None = None,
         options: MockOptions | None = None,
+        dialect: ChatSpelling = "deepseek",
         seed: int = 0,
         random_weights: Mapping[str, float] | None = None,
         sessions: Mapping[str, Sequence[Entry]] | None = None,
@@ -83,7 +91,8 @@ class MockModelServer:
         """
         Args:
             repeat_last: play the last entry again for ever, else 500 once the script is used up.
-            api_key: the bearer token to insist on.
+            api_key: the key to insist on, in the header of the request's dialect.
+            dialect: how chat completions are spelled; requests to `…/messages` are always Anthropic's.
             seed: of the choices of `random`, 0 to 2^32-1.
             sessions: scripts of their own for requests that carry this session id in the session header.
             observe: called with `request` and `result`.
@@ -104,6 +113,7 @@ class MockModelServer:
         self.requests: list[RecordedRequest] = []
         self.connections = 0
         """Connections accepted so far."""
+        self._chat: Dialect = OPENAI if dialect == "openai" else DEEPSEEK
         self._scripts = {"": tuple(script), **{k: tuple(v) for k, v in (sessions or {}).items()}}
         self._cursors: dict[str, int] = {}
         self._repeat_last = repeat_last
@@ -117,9 +127,14 @@ class MockModelServer:
 
     @property
     def base_url(self) -> str:
-        """What `DEEPSEEK_BASE_URL` is set to."""
+        """What `DEEPSEEK_BASE_URL` or `OPENAI_BASE_URL` is set to."""
+        return f"{self.anthropic_url}/v1"
+
+    @property
+    def anthropic_url(self) -> str:
+        """The base URL of the Messages API, which its clients follow by `/v1/messages`."""
         host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self._port}/v1"
+        return f"http://{host}:{self._port}"
 
     @property
     def port(self) -> int:
@@ -207,10 +222,11 @@ class MockModelServer:
         """Answer one request; False when the connection is over."""
         method, path, headers = await connection.head()
         body = await connection.body(headers)
-        refusal = self._refusal(method, path, headers, body)
+        dialect = self._dialect(path)
+        refusal = self._refusal(dialect, method, path, headers, body)
         if refusal is not None:
             return await connection.play(refusal, Counter()) == "completed"
-        plan, record = self._next(path, headers, body)
+        plan, record = self._next(dialect, path, headers, body)
         self.requests.append(record)
         self._observe("request", record)
         counter = Counter()
@@ -224,20 +240,27 @@ class MockModelServer:
             self._observe("result", record)
         return record.outcome in ("completed", "server_error")
 
-    def _refusal(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Plan | None:
-        if not path.partition("?")[0].endswith("/chat/completions"):
-            return error_plan(404, f"no such path: {path}", "invalid_request_error")
+    def _dialect(self, path: str) -> Dialect:
+        return ANTHROPIC if path.partition("?")[0].endswith(ANTHROPIC.path) else self._chat
+
+    def _refusal(
+        self, dialect: Dialect, method: str, path: str, headers: Mapping[str, str], body: bytes
+    ) -> Plan | None:
+        if not path.partition("?")[0].endswith(dialect.path):
+            return dialect.failure(404, f"no such path: {path}")
         if method != "POST":
-            return error_plan(405, f"no such method here: {method}", "invalid_request_error")
-        if self._api_key is not None and headers.get("authorization") != f"Bearer {self._api_key}":
-            return error_plan(401, "Incorrect API key provided", "authentication_error", "invalid_api_key")
+            return dialect.failure(405, f"no such method here: {method}")
+        if self._api_key is not None and dialect.key(headers) != self._api_key:
+            return dialect.failure(401, "Incorrect API key provided", "invalid_api_key")
         try:
             json.loads(body)
         except ValueError:
-            return error_plan(400, "the body is not JSON", "invalid_request_error")
+            return dialect.failure(400, "the body is not JSON")
         return None
 
-    def _next(self, path: str, headers: dict[str, str], body: bytes) -> tuple[Plan, RecordedRequest]:
+    def _next(
+        self, dialect: Dialect, path: str, headers: dict[str, str], body: bytes
+    ) -> tuple[Plan, RecordedRequest]:
         session = headers.get(SESSION_HEADER, "")
         key = session if session in self._scripts else ""
         script, at = self._scripts[key], self._cursors.get(key, 0)
@@ -248,17 +271,15 @@ class MockModelServer:
         name = "scripted"
         if entry is None:
             name = "exhausted"
-            plan = error_plan(
-                500, "the script of the mock server is used up", "mock", "MOCK_SCRIPT_EXHAUSTED"
-            )
+            plan = dialect.failure(500, "the script of the mock server is used up", "MOCK_SCRIPT_EXHAUSTED")
         elif isinstance(entry, str):
             name = entry
             if entry == "random":
                 name = self._random.choices(list(self._weights), list(self._weights.values()))[0]
-            plan = BEHAVIOURS[name](self.options)
+            plan = self._play(dialect, name)
         else:
-            plan = scripted(entry(json.loads(body)) if callable(entry) else entry)
-        headers_out = {"x-request-id": self.options.request_id, **plan.headers}
+            plan = scripted(entry(json.loads(body)) if callable(entry) else entry, dialect)
+        headers_out = {**dialect.request_id(self.options.request_id), **plan.headers}
         record = RecordedRequest(
             attempt=len(self.requests) + 1,
             script_behavior=entry if isinstance(entry, str) else name,
@@ -268,3 +289,11 @@ class MockModelServer:
             raw_body=body,
         )
         return msgspec.structs.replace(plan, headers=headers_out), record
+
+    def _play(self, dialect: Dialect, name: str) -> Plan:
+        behaviour = behaviours(dialect.name).get(name)
+        if behaviour is None:
+            return dialect.failure(
+                500, f"the {dialect.name} dialect has no behaviour {name}", "MOCK_NO_BEHAVIOUR"
+            )
+        return behaviour(dialect, self.options)

@@ -1,0 +1,41 @@
+"""What a dialect of the mock server can do."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from dsh.testing.mock_server.part import Fault, Part
+from dsh.testing.mock_server.plan import MockOptions, Plan, Step
+
+
+class Dialect(Protocol):
+    """One server's spelling of requests, replies and errors."""
+
+    @property
+    def name(self) -> str:
+        """`deepseek`, `openai` or `anthropic`."""
+
+    @property
+    def path(self) -> str:
+        """How the path of a model call ends."""
+
+    @property
+    def malformed(self) -> bytes:
+        """An event that is JSON, but of a wrong shape."""
+
+    def steps(self, parts: Iterable[Part], options: MockOptions) -> list[Step]:
+        """A reply on the wire."""
+
+    def error(self, fault: Fault, options: MockOptions) -> Plan:
+        """An HTTP error with a JSON body."""
+
+    def failure(self, status: int, message: str, code: str = "") -> Plan:
+        """An error of the mock server itself: a wrong request, a script that is used up."""
+
+    def key(self, headers: Mapping[str, str]) -> str | None:
+        """The key a request carries."""
+
+    def models(self, ids: Sequence[str]) -> Any:
+        """The answer to a request for the list of models."""
+
+    def request_id(self, value: str) -> Mapping[str, str]:
+        """The header that names a request."""
