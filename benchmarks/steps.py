@@ -28,7 +28,8 @@ from dsh.composition.mount.loader import Facts, Loader
 from dsh.composition.profile import PATCH_FILE, PROFILE_FILE, profile_folder
 from dsh.kernel import Context
 from dsh.llm.adapter import LlmAdapter, ModelInfo
-from dsh.llm.chat.body import wire_messages
+from dsh.llm.chat.body import WireMessages
+from dsh.llm.chat.dialect import DEEPSEEK
 from dsh.llm.registry import LLM
 from dsh.llm.request import LlmRequest
 from dsh.llm.transport.body import encode_wire
@@ -195,7 +196,7 @@ async def figures(root: Path, url: str | None) -> list[tuple[str, float]]:
         found += [("step_us", late * 1e6 / 2), ("step_growth", late / early), ("events", log.length)]
         if url is not None:
             late, early, log = await turns(ctx, "deepseek-official", f"turns-{STEPS}", "text-2")
-            size_bytes = len(encode_wire(wire_messages(None, log.derive_messages())))
+            size_bytes = len(encode_wire(WireMessages(DEEPSEEK, "").of(log.derive_messages())))
             sent = await sending(ctx, url, size_bytes)
             found += [("wire_us", late * 1e6), ("wire_growth", (late - sent) / early)]
             found += [("sent_kib", size_bytes / 1024), ("sent_us", sent * 1e6)]

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dsh.agent.transcript import Started, outgoing
-from dsh.llm.chat.body import WireHistory
-from dsh.llm.chat.deepseek import request_body
 from dsh.llm.registry import LLM_STREAM
 from dsh.llm.request import LlmCallConfig, LlmRequest
 from dsh.session.digest import RequestDigest, canonical_json
@@ -16,6 +14,7 @@ from dsh.session.message import ToolSchema
 from dsh.session.value import decode_strict, encode, freeze
 from tests.agent.kit import Loop
 from tests.agent.provider_check import problems, wire_problems
+from tests.chat_wire import deepseek_body, deepseek_history
 
 
 class Dispatch(NamedTuple):
@@ -38,7 +37,7 @@ def record(it: Loop) -> list[Dispatch]:
         if session is not None and request.purpose is None:
             memo = request.memo
             assert memo is not None
-            body = request_body(request, None, None, memo.of(it, WireHistory))
+            body = deepseek_body(request, memo.of(it, deepseek_history))
             out.append(Dispatch(request, tuple(session.events()), session.header, body))
         return following()
 
@@ -73,6 +72,6 @@ def prove(sent: Dispatch) -> None:
         system=header.get("system"),
         tools=tuple(ToolSchema(**tool) for tool in header.get("tools", ())),
     )
-    assert sent.body == request_body(rebuilt, None, None, WireHistory())
+    assert sent.body == deepseek_body(rebuilt)
     assert problems(request.messages) == []
     assert wire_problems(sent.body) == []

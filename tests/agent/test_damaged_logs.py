@@ -12,8 +12,6 @@ from dsh.agent.invariant import check_request, mark
 from dsh.agent.transcript import Started, Transcript, outgoing
 from dsh.errors import DshError
 from dsh.llm.boundary import without_images
-from dsh.llm.chat.body import WireHistory
-from dsh.llm.chat.deepseek import request_body
 from dsh.llm.request import LlmCallConfig, LlmRequest
 from dsh.persistence.jsonl.reader import read_log
 from dsh.persistence.view import build_view
@@ -21,6 +19,7 @@ from dsh.session.digest import digest_payload
 from dsh.session.log import Session
 from dsh.session.message import user_message
 from tests.agent.provider_check import problems, wire_problems
+from tests.chat_wire import deepseek_body
 from tests.corpus import CORPUS, needs_corpus
 from tests.session.build import header
 from tests.session.sound import body
@@ -60,7 +59,7 @@ def check(session: Session) -> None:
     request = next_request(session)
     assert problems(request.messages) == []
     shown = msgspec.structs.replace(request, messages=tuple(map(without_images, request.messages)))
-    assert wire_problems(request_body(shown, None, None, WireHistory())) == []
+    assert wire_problems(deepseek_body(shown)) == []
     assert list(request.messages) == outgoing(session.derive_messages(), Started(session))
 
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from dsh.llm.chat.body import wire_messages
 from dsh.testing.workspace import Workspace
+from tests.chat_wire import deepseek_messages
 from tests.e2e.model import Model
 from tests.e2e.reply import Reply, bash, failure, text
 
@@ -41,7 +41,7 @@ def test_the_last_request_is_derived_from_the_log(
 
     assert len(model.bodies()) == 5
     assert log_view["messages"][-1]["content"] == [{"type": "text", "text": "done"}]
-    assert wire_messages(header["system"], log_view["messages"][:-1]) == sent["messages"]
+    assert deepseek_messages(header["system"], log_view["messages"][:-1]) == sent["messages"]
     assert header["tools"] == [tool["function"] for tool in sent["tools"]]
     assert header["config"]["maxTokens"] == sent["max_tokens"]
     assert header["config"]["reasoningEffort"] == sent["reasoning_effort"]

@@ -8,18 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsh.llm.chat.body import WireHistory, wire_messages
-from dsh.llm.chat.deepseek import request_body
 from dsh.llm.failure import LlmError
 from dsh.llm.request import LlmCallConfig
 from dsh.llm.transport.body import encode_wire
 from dsh.session.message import Message, user_message
+from tests.chat_wire import deepseek_body, deepseek_messages
 from tests.llm.build import assistant, reasoning, request, result, schema, text, tool_call, user
 
 
 def encoded(*messages: Message, config: dict[str, Any] | None = None, **changes: Any) -> bytes:
     made = LlmCallConfig("deepseek-official", "deepseek-v4-flash", **(config or {}))
-    return request_body(request(*messages, config=made, **changes), None, None, WireHistory())
+    return deepseek_body(request(*messages, config=made, **changes))
 
 
 def body(*messages: Message, config: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
@@ -73,7 +72,7 @@ def test_every_shape_of_history_has_its_wire_form() -> None:
         assistant(reasoning("only")),
     )
 
-    assert wire_messages("sys", history) == [
+    assert deepseek_messages("sys", history) == [
         {"role": "system", "content": "sys"},
         {"role": "user", "content": "look"},
         {
@@ -99,7 +98,7 @@ def test_every_shape_of_history_has_its_wire_form() -> None:
         {"role": "user", "content": ""},
         {"role": "assistant", "content": "", "reasoning_content": "only"},
     ]
-    assert list(wire_messages(None, history)[1]) == ["role", "content", "reasoning_content", "tool_calls"]
+    assert list(deepseek_messages(None, history)[1]) == ["role", "content", "reasoning_content", "tool_calls"]
 
 
 def test_text_beside_results_goes_first_and_unknown_blocks_are_skipped() -> None:
@@ -111,7 +110,7 @@ def test_text_beside_results_goes_first_and_unknown_blocks_are_skipped() -> None
         ]
     )
 
-    assert wire_messages(None, [mixed]) == [
+    assert deepseek_messages(None, [mixed]) == [
         {"role": "user", "content": "and this"},
         {"role": "tool", "tool_call_id": "c", "content": "r"},
     ]
@@ -140,7 +139,7 @@ def test_thinking_follows_the_request_then_the_row(
     thinking: Any, configured: Any, asked: str | None, expected: tuple[Any, Any]
 ) -> None:
     config = LlmCallConfig("p", "m", reasoning_effort=asked)
-    made = json.loads(request_body(request(config=config), thinking, configured, WireHistory()))
+    made = json.loads(deepseek_body(request(config=config), thinking=thinking, configured=configured))
 
     assert (made.get("thinking", {}).get("type"), made.get("reasoning_effort")) == expected
 
@@ -148,7 +147,7 @@ def test_thinking_follows_the_request_then_the_row(
 def test_a_title_is_made_without_thinking() -> None:
     config = LlmCallConfig("p", "m", reasoning_effort="max")
     asked = request(config=config, purpose="session-title")
-    made = json.loads(request_body(asked, "enabled", "high", WireHistory()))
+    made = json.loads(deepseek_body(asked, thinking="enabled", configured="high"))
 
     assert made["thinking"] == {"type": "disabled"}
     assert "reasoning_effort" not in made
@@ -157,9 +156,7 @@ def test_a_title_is_made_without_thinking() -> None:
 @pytest.mark.parametrize(("thinking", "asked"), [("disabled", "high"), (None, "extreme")])
 def test_an_effort_that_cannot_be_had_is_an_error(thinking: Any, asked: str) -> None:
     with pytest.raises(LlmError) as caught:
-        request_body(
-            request(config=LlmCallConfig("p", "m", reasoning_effort=asked)), thinking, None, WireHistory()
-        )
+        deepseek_body(request(config=LlmCallConfig("p", "m", reasoning_effort=asked)), thinking=thinking)
     assert caught.value.code == "UNSUPPORTED_REASONING_EFFORT"
 
 
@@ -193,8 +190,8 @@ messages = st.lists(
 
 @given(messages, st.integers(0, 8))
 def test_a_longer_history_begins_with_the_bytes_of_the_shorter(history: list[Message], cut: int) -> None:
-    shorter = encode_wire({"messages": wire_messages("s", history[:cut])})
-    longer = encode_wire({"messages": wire_messages("s", history)})
+    shorter = encode_wire({"messages": deepseek_messages("s", history[:cut])})
+    longer = encode_wire({"messages": deepseek_messages("s", history)})
 
     assert longer.startswith(shorter.removesuffix(b"]}"))
     assert msgspec.json.decode(longer)["messages"]

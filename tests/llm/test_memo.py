@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsh.llm.boundary import Adapted, without_foreign_state, without_images
-from dsh.llm.chat.body import WireHistory, wire_messages
+from dsh.llm.chat.body import WireHistory
 from dsh.llm.failure import LlmError
 from dsh.llm.memo import Memo, Seen
 from dsh.llm.transport.body import encode_wire
 from dsh.session.message import Message, assistant_message, user_message
+from tests.chat_wire import deepseek_history, deepseek_messages
 from tests.llm.build import assistant, reasoning, result, text, tool_call, user
 
 IMAGE = {"type": "image", "attachment": {"digest": "sha256:0123456789abcdef"}}
@@ -41,13 +42,13 @@ def array(known: WireHistory, system: str | None, messages: tuple[Message, ...])
 
 @given(parts, st.sampled_from([None, "", "be brief"]))
 def test_remembered_text_is_the_text_that_would_be_made_anew(lengths: list[int], system: str | None) -> None:
-    whole, known = history(), WireHistory()
+    whole, known = history(), deepseek_history()
     for length in lengths:
-        assert array(known, system, whole[:length]) == encode_wire(wire_messages(system, whole[:length]))
+        assert array(known, system, whole[:length]) == encode_wire(deepseek_messages(system, whole[:length]))
 
 
 def test_another_history_of_the_same_length_is_not_taken_for_the_known_one() -> None:
-    known = WireHistory()
+    known = deepseek_history()
     known.members(None, (user("a"), user("b")))
 
     found = array(known, None, (user("a"), user("c")))
@@ -56,7 +57,7 @@ def test_another_history_of_the_same_length_is_not_taken_for_the_known_one() -> 
 
 
 def test_a_history_that_cannot_be_put_into_words_leaves_nothing_behind() -> None:
-    known, first = WireHistory(), user("a")
+    known, first = deepseek_history(), user("a")
     bad = user_message([IMAGE])
     known.members(None, (first,))
     with pytest.raises(LlmError, match="holds an image"):

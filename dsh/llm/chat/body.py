@@ -1,43 +1,115 @@
-"""The chat-completions wire, outwards: messages and tools as the members of a request body.
+"""The chat-completions wire, outwards: a request body in a server's dialect."""
 
-Shared by every adapter that speaks this format; what differs between servers is decided by the adapter.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dsh.llm.chat.dialect import OFF, Dialect
 from dsh.llm.failure import LlmError
 from dsh.llm.memo import Seen
+from dsh.llm.request import LlmRequest
 from dsh.llm.transport.body import encode_wire
 from dsh.session.message import Block, Message, ToolSchema
 
 NO_OUTPUT = "(no output)"
+BRIDGE = "I have the results of the tools."
+"""The assistant's message after results, for servers that want one there."""
 
 
-def wire_messages(system: str | None, messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """The `messages` array. That of a longer history begins with that of a shorter one.
+class WireMessages:
+    """One conversation in a dialect, put into words a piece at a time. State: what later pieces depend on."""
 
-    Raises:
-        LlmError: `UNSUPPORTED_CONTENT`, a message holds an image.
-    """
-    wire: list[dict[str, Any]] = []
-    if system:
-        wire.append({"role": "system", "content": system})
-    for message in messages:
-        role = message["role"]
-        if role == "assistant":
-            wire.append(_assistant(message))
-        elif role == "system":
-            wire.append({"role": "system", "content": _text(message["content"])})
-        else:
-            _user(message, wire)
-    return wire
+    def __init__(self, dialect: Dialect, provider: str) -> None:
+        """
+        Args:
+            provider: the route, whose own reasoning is told from that of others.
+        """
+        self._dialect = dialect
+        self._provider = provider
+        self._last_role = ""
+        self._tools: dict[str, str] = {}
+        """Names of the tools called, by call id."""
+
+    def system(self, text: str | None) -> list[dict[str, Any]]:
+        """The message of the system prompt, if there is any."""
+        return [{"role": self._dialect.system_role, "content": text}] if text else []
+
+    def of(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        """These messages, which go on where the last ones ended.
+
+        Raises:
+            LlmError: `UNSUPPORTED_CONTENT`, a message holds an image.
+        """
+        wire: list[dict[str, Any]] = []
+        for message in messages:
+            role = message["role"]
+            if role == "assistant":
+                self._add(self._assistant(message), wire)
+            elif role == "system":
+                self._add({"role": self._dialect.system_role, "content": _text(message["content"])}, wire)
+            else:
+                self._user(message, wire)
+        return wire
+
+    def _add(self, made: dict[str, Any], wire: list[dict[str, Any]]) -> None:
+        role = made["role"]
+        if self._dialect.assistant_after_tool and self._last_role == "tool" and role == "user":
+            wire.append({"role": "assistant", "content": BRIDGE})
+        wire.append(made)
+        self._last_role = role
+
+    def _user(self, message: Message, wire: list[dict[str, Any]]) -> None:
+        results = [block for block in message["content"] if block["type"] == "tool-result"]
+        text = _text(message["content"])
+        if text or not results:
+            self._add({"role": "user", "content": text}, wire)
+        for result in results:
+            call_id = result["toolCallId"]
+            made = {
+                "role": "tool",
+                "tool_call_id": call_id,
+                "content": _text(result["content"]) or NO_OUTPUT,
+            }
+            if self._dialect.tool_name and (name := self._tools.get(call_id)):
+                made["name"] = name
+            self._add(made, wire)
+
+    def _assistant(self, message: Message) -> dict[str, Any]:
+        blocks = message["content"]
+        wire: dict[str, Any] = {"role": "assistant", "content": _text(blocks)}
+        if reasoning := self._reasoning(message):
+            if self._dialect.reasoning_replay == "text":
+                wire["content"] = "\n\n".join(part for part in (reasoning, wire["content"]) if part)
+            else:
+                wire[self._dialect.reasoning_replay] = reasoning
+        calls = [block for block in blocks if block["type"] == "tool-call"]
+        if calls:
+            wire["tool_calls"] = [
+                {
+                    "id": call["id"],
+                    "type": "function",
+                    "function": {"name": call["name"], "arguments": call["arguments"]},
+                }
+                for call in calls
+            ]
+            self._tools.update((call["id"], call["name"]) for call in calls)
+        return wire
+
+    def _reasoning(self, message: Message) -> str:
+        dialect, source = self._dialect, message["source"]
+        if dialect.reasoning_replay == "none":
+            return ""
+        if not dialect.foreign_reasoning and source.get("provider") != self._provider:
+            return ""
+        return "".join(block["text"] for block in message["content"] if block["type"] == "reasoning")
 
 
 class WireHistory:
     """The `messages` array of one conversation as JSON. State: the text of the messages so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, dialect: Dialect, provider: str) -> None:
+        self._dialect = dialect
+        self._provider = provider
+        self._wire = WireMessages(dialect, provider)
         self._seen = Seen()
         self._text = bytearray()
 
@@ -49,14 +121,16 @@ class WireHistory:
             LlmError: `UNSUPPORTED_CONTENT`, a message holds an image.
         """
         count = self._seen.count(messages)
-        added = _members(wire_messages(None, messages[count:]))
         if not count:
+            self._wire = WireMessages(self._dialect, self._provider)
             self._text.clear()
-        elif added:
+        self._seen.note(())  # what fails here begins again from the start
+        added = _members(self._wire.of(messages[count:]))
+        if self._text and added:
             self._text += b","
         self._text += added
         self._seen.note(messages)
-        head = _members(wire_messages(system, ()))
+        head = _members(self._wire.system(system))
         return head + b"," if head and self._text else head, self._text
 
 
@@ -76,33 +150,67 @@ def wire_tools(tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
     ]
 
 
-def _user(message: Message, wire: list[dict[str, Any]]) -> None:
-    results = [block for block in message["content"] if block["type"] == "tool-result"]
-    text = _text(message["content"])
-    if text or not results:
-        wire.append({"role": "user", "content": text})
-    for result in results:
-        content = _text(result["content"]) or NO_OUTPUT
-        wire.append({"role": "tool", "tool_call_id": result["toolCallId"], "content": content})
+def request_body(
+    request: LlmRequest,
+    dialect: Dialect,
+    history: WireHistory,
+    *,
+    thinking: bool | None = None,
+    effort: str | None = None,
+) -> bytes:
+    """The JSON body, compact in UTF-8, keys in the order that goes out; what is absent is left out
+    (`spec/llm.md` §4.1).
+
+    Args:
+        history: what is remembered of the conversation's messages, in the same dialect.
+        thinking: whether the model is to think; None: as the server likes.
+        effort: how hard, by our name; one of the dialect's.
+
+    Raises:
+        LlmError: `UNSUPPORTED_CONTENT`.
+    """
+    config = request.config
+    settings: dict[str, Any] = {"stream": True}
+    if dialect.stream_options:
+        settings["stream_options"] = {"include_usage": True}
+    settings.update(_thinking(dialect, thinking, effort))
+    if request.tools:
+        settings["tools"] = wire_tools(request.tools)
+    if config.temperature is not None:
+        settings["temperature"] = config.temperature
+    if config.max_tokens is not None:
+        settings[dialect.max_tokens_field] = config.max_tokens
+    if config.stop is not None:
+        settings["stop"] = config.stop
+    head = encode_wire({"model": config.model})[:-1]
+    members = history.members(request.system, request.messages)
+    # one copy of what may be megabytes
+    return b"".join((head, b',"messages":[', *members, b"],", encode_wire(settings)[1:]))
 
 
-def _assistant(message: Message) -> dict[str, Any]:
-    blocks = message["content"]
-    wire: dict[str, Any] = {"role": "assistant", "content": _text(blocks)}
-    if reasoning := "".join(block["text"] for block in blocks if block["type"] == "reasoning"):
-        wire["reasoning_content"] = reasoning
-    calls = [
-        {
-            "id": block["id"],
-            "type": "function",
-            "function": {"name": block["name"], "arguments": block["arguments"]},
-        }
-        for block in blocks
-        if block["type"] == "tool-call"
-    ]
-    if calls:
-        wire["tool_calls"] = calls
-    return wire
+def _thinking(dialect: Dialect, thinking: bool | None, effort: str | None) -> Mapping[str, Any]:
+    """The members that say whether and how hard to think."""
+    spelling = dialect.effort_map.get(effort) if effort is not None else None
+    style = dialect.thinking_style
+    if style == "reasoning":
+        if thinking is False:
+            return {"reasoning": {"effort": dialect.effort_map.get(OFF) or "none"}}
+        if spelling is not None:
+            return {"reasoning": {"effort": spelling}}
+        return {} if thinking is None else {"reasoning": {"enabled": True}}
+    made: dict[str, Any] = {}
+    if thinking is not None:
+        if style == "thinking":
+            made["thinking"] = {"type": "enabled" if thinking else "disabled"}
+        elif style == "enable_thinking":
+            made["enable_thinking"] = thinking
+        elif style == "chat_template_kwargs":
+            made["chat_template_kwargs"] = {"enable_thinking": thinking}
+    if thinking is False:
+        spelling = dialect.effort_map.get(OFF)
+    if spelling is not None:
+        made["reasoning_effort"] = spelling
+    return made
 
 
 def _text(blocks: Sequence[Block]) -> str:

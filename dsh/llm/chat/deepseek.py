@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -17,13 +17,10 @@ from dsh.llm.adapter import (
     ReasoningInfo,
     RetryPolicy,
 )
-from dsh.llm.chat.body import WireHistory, wire_tools
-from dsh.llm.chat.translator import ChatTranslator
+from dsh.llm.chat.dialect import DEEPSEEK
 from dsh.llm.failure import LlmError
 from dsh.llm.request import LlmRequest
 from dsh.llm.stream import close_stream
-from dsh.llm.transport.attempt import Attempt
-from dsh.llm.transport.body import encode_wire
 from dsh.llm.transport.credential import KeySources, find_key
 from dsh.llm.transport.endpoint import Endpoint, base_url_problem, joined
 from dsh.llm.transport.watchdog import StreamLimits
@@ -149,9 +146,12 @@ class DeepSeekAdapter(LlmAdapter):
             longest_wait_ms=_longest_wait_ms(settings.retry_policy),
             key_origin=key.where,
         )
-        history = WireHistory() if request.memo is None else request.memo.of(self, WireHistory)
-        body = request_body(request, settings.thinking, settings.reasoning_effort, history)
-        chunks = Attempt(self._http, endpoint, ChatTranslator, signal=request.signal).stream(body)
+        thinking, effort = thinking_of(request, settings.thinking, settings.reasoning_effort)
+        from dsh.llm.chat.call import stream_chat
+
+        chunks = stream_chat(
+            self._http, endpoint, request, DEEPSEEK, owner=self, thinking=thinking, effort=effort
+        )
         try:
             async for chunk in chunks:
                 yield chunk
@@ -198,60 +198,28 @@ def _model_info(settings: DeepSeekSettings, provider: str, model: DeepSeekModel)
     )
 
 
-def request_body(
-    request: LlmRequest,
-    thinking: Thinking | None,
-    configured_effort: Effort | None,
-    history: WireHistory,
-) -> bytes:
-    """The JSON body, compact in UTF-8, keys in the order that goes out; what is absent is left out
-    (`spec/llm.md` §4.1).
-
-    Args:
-        history: what is remembered of the conversation's messages.
+def thinking_of(
+    request: LlmRequest, thinking: Thinking | None, configured: Effort | None
+) -> tuple[bool | None, str | None]:
+    """Whether the model is to think, None for as it likes, and how hard; `off` is never an effort.
 
     Raises:
-        LlmError: `UNSUPPORTED_REASONING_EFFORT`, `UNSUPPORTED_CONTENT`.
+        LlmError: `UNSUPPORTED_REASONING_EFFORT`.
     """
-    config = request.config
-    mode, effort = _thinking(request, thinking, configured_effort)
-    settings: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
-    if mode is not None:
-        settings["thinking"] = {"type": mode}
-    if effort is not None:
-        settings["reasoning_effort"] = effort
-    if request.tools:
-        settings["tools"] = wire_tools(request.tools)
-    if config.temperature is not None:
-        settings["temperature"] = config.temperature
-    if config.max_tokens is not None:
-        settings["max_tokens"] = config.max_tokens
-    if config.stop is not None:
-        settings["stop"] = config.stop
-    head = encode_wire({"model": config.model})[:-1]
-    members = history.members(request.system, request.messages)
-    # one copy of what may be megabytes
-    return b"".join((head, b',"messages":[', *members, b"],", encode_wire(settings)[1:]))
-
-
-def _thinking(
-    request: LlmRequest, thinking: Thinking | None, configured: Effort | None
-) -> tuple[str | None, str | None]:
-    """What to send as `thinking` and `reasoning_effort`; `off` is never sent as an effort."""
     if request.purpose == "session-title":
-        return "disabled", None
+        return False, None
     effort = request.config.reasoning_effort or configured
     if effort is not None and effort not in _EFFORTS:
         raise LlmError.of(
             "UNSUPPORTED_REASONING_EFFORT", f"reasoning effort {effort!r} is none of {', '.join(_EFFORTS)}"
         )
     if effort is None:
-        return thinking, None
+        return (None if thinking is None else thinking == "enabled"), None
     if effort == "off":
-        return "disabled", None
+        return False, None
     if thinking == "disabled":
         raise LlmError.of(
             "UNSUPPORTED_REASONING_EFFORT",
             f"thinking is disabled by configuration, effort {effort!r} needs it",
         )
-    return "enabled", effort
+    return True, effort

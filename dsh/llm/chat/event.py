@@ -34,6 +34,8 @@ class WireDelta(msgspec.Struct, gc=False):
 
     content: str | None = None
     reasoning_content: str | None = None
+    reasoning: Any = None
+    """The same under another name, where it is a string."""
     tool_calls: list[WireToolCall] | None = None
 
 
@@ -43,6 +45,8 @@ class WireChoice(msgspec.Struct, gc=False):
     index: int | None = None
     delta: WireDelta | None = None
     finish_reason: Any = None
+    error: Any = None
+    """Some gateways report a failure here instead of beside the choices."""
 
 
 class WireEvent(msgspec.Struct, gc=False):

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
 from msgspec import UNSET
 
 from dsh.llm.chat.event import WireChoice, WireToolCall, decode_event, usage_of
@@ -28,13 +29,36 @@ MAX_SHOWN_PAYLOAD_CHARS = 120
 MAX_CODE_CHARS = 64
 
 
+class ReplyRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What a route makes of replies that servers end in different ways."""
+
+    done_optional: bool = False
+    """A finish reason ends a reply too, not `[DONE]` alone."""
+    detect_leaked_calls: bool = True
+    """A reply whose text is a tool call in the model's own markup is a failed attempt."""
+    detect_overflow: bool = False
+    """A reply that says by its figures that the request was too long is a failed attempt."""
+    context_window: int | None = None
+    """In tokens, where it is known for certain."""
+
+
+USUAL = ReplyRules()
+
+
 class ChatTranslator:
     """Implements `Translator`. Every closing chunk waits for the end of the stream."""
 
     end_mark = "[DONE]"
 
-    def __init__(self, failures: Failures, *, new_id: Callable[[], str] = new_call_id) -> None:
+    def __init__(
+        self,
+        failures: Failures,
+        *,
+        new_id: Callable[[], str] = new_call_id,
+        rules: ReplyRules = USUAL,
+    ) -> None:
         self._failures = failures
+        self._rules = rules
         self._tools = ToolCallMerge(new_id)
         self._text: list[str] = []
         self._reasoning: list[str] = []
@@ -55,14 +79,13 @@ class ChatTranslator:
         return False
 
     def is_whole(self, tail: SseEvent | None, out: list[Chunk]) -> bool:
-        if tail is None:
-            return False
-        name, payload = tail
-        if payload.strip() == DONE:
-            return True
-        if name == b"error" or _holds_error(payload):
-            self.push(name, payload, out)
-        return False
+        if tail is not None:
+            name, payload = tail
+            if payload.strip() == DONE:
+                return True
+            if name == b"error" or _can_be_read(payload, error=not self._rules.done_optional):
+                self.push(name, payload, out)
+        return self._rules.done_optional and self._finish_reason is not None
 
     def _event(self, payload: bytes, out: list[Chunk]) -> None:
         try:
@@ -81,12 +104,15 @@ class ChatTranslator:
             self._usage = usage
 
     def _choice(self, choice: WireChoice, out: list[Chunk]) -> None:
+        if choice.error:
+            raise LlmError(self._failures.in_band(choice.error))
         delta = choice.delta
         if delta is not None:
-            if delta.reasoning_content:
+            reasoning = delta.reasoning_content or delta.reasoning
+            if reasoning and type(reasoning) is str:
                 if self._reasoning_index < 0:
                     self._reasoning_index = self._open("reasoning", out)
-                text = self._shared.of(delta.reasoning_content)
+                text = self._shared.of(reasoning)
                 self._reasoning.append(text)
                 out.append(ReasoningDelta(self._reasoning_index, text))
             if delta.content:
@@ -114,11 +140,13 @@ class ChatTranslator:
         return index
 
     def finish(self) -> list[Chunk]:
+        text, reasoning = "".join(self._text), "".join(self._reasoning)
+        self._refuse_what_is_no_reply(text, reasoning)
         ends: dict[int, Mapping[str, Any]] = {}
         if self._reasoning_index >= 0:
-            ends[self._reasoning_index] = {"type": "reasoning", "text": "".join(self._reasoning)}
+            ends[self._reasoning_index] = {"type": "reasoning", "text": reasoning}
         if self._text_index >= 0:
-            ends[self._text_index] = {"type": "text", "text": "".join(self._text)}
+            ends[self._text_index] = {"type": "text", "text": text}
         for call in self._tools.calls:
             arguments = "".join(call.arguments)
             ends[call.block] = {
@@ -132,6 +160,23 @@ class ChatTranslator:
             out.append(UsageChunk(self._usage))
         out.append(Finish(self._reason()))
         return out
+
+    def _refuse_what_is_no_reply(self, text: str, reasoning: str) -> None:
+        """Raise what a whole and well-formed reply may still be a sign of."""
+        rules, usage = self._rules, self._usage or {}
+        if rules.detect_overflow:
+            taken = sum(usage.get(name, 0) for name in ("inputTokens", "cacheReadTokens"))
+            beyond = rules.context_window is not None and taken > rules.context_window
+            no_room = self._finish_reason == "length" and not self._blocks and not usage.get("outputTokens")
+            if beyond or no_room:
+                raise LlmError.of("CONTEXT_WINDOW_EXCEEDED", _overflow(taken, rules.context_window))
+        if rules.detect_leaked_calls and not self._tools.calls:
+            shown = text or reasoning
+            if ("<|" in shown or "<\uff5c" in shown) and _is_leaked_call(shown):
+                raise LlmError.of(
+                    "MALFORMED_RESPONSE",
+                    "the model wrote a tool call as text, in markup that the server did not turn into a call",
+                )
 
     def _reason(self) -> dict[str, Any]:
         wire = self._finish_reason
@@ -150,8 +195,21 @@ class ChatTranslator:
         return {"kind": "error", "failure": failure.to_json()}
 
 
-def _holds_error(payload: bytes) -> bool:
+def _can_be_read(payload: bytes, *, error: bool) -> bool:
+    """Whether a payload is an event, and an error where that is asked for."""
     try:
-        return bool(decode_event(payload).error)
+        return bool(decode_event(payload).error) or not error
     except ValueError:
         return False
+
+
+def _is_leaked_call(text: str) -> bool:
+    from dsh.llm.chat.leaked import is_leaked_call
+
+    return is_leaked_call(text)
+
+
+def _overflow(taken: int, window: int | None) -> str:
+    if window is not None and taken > window:
+        return f"the request took {taken} tokens, more than the model's window of {window}"
+    return "the request left the model no room to answer: the reply ended at its length limit, empty"

@@ -1,0 +1,52 @@
+"""One attempt on the chat-completions wire: the body out, the reply in. Loaded with the first call."""
+
+from collections.abc import AsyncIterator
+
+from dsh.capabilities.http import HttpClient
+from dsh.llm.chat.body import WireHistory, request_body
+from dsh.llm.chat.dialect import Dialect
+from dsh.llm.chat.translator import USUAL, ChatTranslator, ReplyRules
+from dsh.llm.request import LlmRequest
+from dsh.llm.stream import close_stream
+from dsh.llm.transport.attempt import Attempt
+from dsh.llm.transport.endpoint import Endpoint
+from dsh.llm.transport.translator import Failures
+from dsh.session.chunk import Chunk
+
+
+async def stream_chat(
+    http: HttpClient,
+    endpoint: Endpoint,
+    request: LlmRequest,
+    dialect: Dialect,
+    *,
+    owner: object,
+    thinking: bool | None,
+    effort: str | None,
+    rules: ReplyRules = USUAL,
+) -> AsyncIterator[Chunk]:
+    """The chunks of the reply.
+
+    Args:
+        owner: whose memory of the conversation is used; it stands for one dialect.
+        thinking: as for `request_body`.
+        effort: the same.
+
+    Raises:
+        LlmError: any failure of `spec/llm.md` §4.5.
+    """
+
+    def history() -> WireHistory:
+        return WireHistory(dialect, request.config.provider)
+
+    def translator(failures: Failures) -> ChatTranslator:
+        return ChatTranslator(failures, rules=rules)
+
+    known = history() if request.memo is None else request.memo.of(owner, history)
+    body = request_body(request, dialect, known, thinking=thinking, effort=effort)
+    chunks = Attempt(http, endpoint, translator, signal=request.signal).stream(body)
+    try:
+        async for chunk in chunks:
+            yield chunk
+    finally:
+        await close_stream(chunks)
