@@ -29,6 +29,8 @@ class BuiltRequest(NamedTuple):
 
     request: LlmRequest
     prepared: PreparedCall | None
+    attempt: int
+    """1 for the first request of the step, one more for each retry."""
 
 
 class RequestBuilder:
@@ -85,7 +87,7 @@ class RequestBuilder:
             signal=scope.signal,
             memo=self._memo,
         )
-        return BuiltRequest(mark(request), prepared)
+        return BuiltRequest(mark(request), prepared, self._at[2])
 
     async def _prepare(self, config: LlmCallConfig, scope: StepScope) -> PreparedCall | None:
         scope.routes.hold(config.provider)

@@ -18,6 +18,7 @@ from dsh.llm.failure import LlmError, LlmFailure
 from dsh.llm.stream import close_stream
 from dsh.session.assembler import BlockAssembler
 from dsh.session.message import assistant_message
+from dsh.session.projection.request_usage import REQUEST_USAGE, usage_payload
 
 _NO_REFUSAL = frozenset({*DEFAULT_RETRYABLE_CODES, "CONTEXT_WINDOW_EXCEEDED"})
 StepOutcome = Literal["completed", "max-tokens"]
@@ -45,6 +46,7 @@ async def run_step(
             await attempt.receive()
         finally:
             consumed(attempt.reply.usage)
+        attempt.log_usage()
         if attempt.failure is None:
             break
         if not await attempt.may_be_repeated(attempt.failure):
@@ -83,6 +85,7 @@ class _Attempt:
             await self._scope.grace.wait(self._receive(), f"the stream of route {route}")
             signal.raise_if_cancelled()
         except Exception:
+            self.log_usage()
             if signal.cancelled and (blocks := self.reply.interrupted_blocks()):
                 self._log(blocks, interrupted=True)
             raise
@@ -131,6 +134,23 @@ class _Attempt:
             return
         if self.reply.is_closed and (blocks := self.reply.interrupted_blocks()):
             self._log(blocks, interrupted=True)
+
+    def log_usage(self) -> None:
+        """Log what the attempt used, and what that cost at the price it was made for."""
+        scope, built, usage = self._scope, self._built, self.reply.usage
+        if usage is None:
+            return
+        config = built.request.config
+        payload = usage_payload(
+            usage,
+            provider=config.provider,
+            model=config.model,
+            price=built.prepared.price if built.prepared is not None else None,
+            turn=scope.turn,
+            step=scope.step,
+            attempt=built.attempt,
+        )
+        scope.session.append(REQUEST_USAGE, payload, ignorable=True)
 
     def log_message(self) -> None:
         """Log the reply, also an empty one: it carries the usage."""

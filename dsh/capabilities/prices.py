@@ -1,9 +1,8 @@
-"""What models cost: the section `models` of the settings, for rows and for commands.
+"""What models cost, as the section `models` of the settings says it, for commands: they run without rows.
 
-A route is `<provider>/<model>`. Commands read the document themselves (`read_prices`): they run without rows.
+A route is `<provider>/<model>`. Rows ask the service `modelCatalogue` instead.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +19,14 @@ SETTINGS_FILE = "settings.yaml"
 """The document's name in the home, where the row `settings` is not told otherwise."""
 
 
-class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a person says of one route."""
+class _Model(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a model's facts that is looked for here."""
 
     price: Price | None = None
-    """What its tokens cost; without it no cost is shown."""
 
 
 class PricesError(CompositionError):
     """The settings say no prices: they cannot be read, or a price is none. The message names the place."""
-
-
-def prices_of(section: Mapping[str, ModelSettings]) -> dict[str, Price]:
-    """The prices by route, of the routes that have one."""
-    return {route: model.price for route, model in section.items() if model.price is not None}
 
 
 def read_prices(home: Path) -> dict[str, Price]:
@@ -65,7 +58,7 @@ def read_prices(home: Path) -> dict[str, Price]:
 
 def _price(path: Path, section: Any, route: str, model: Any) -> Price | None:
     try:
-        return msgspec.convert(model, ModelSettings).price
+        return msgspec.convert(model, _Model).price
     except msgspec.ValidationError as error:
         problem = str(error).replace("$.", f"{NAMESPACE}.{route}.").replace("`", "")
         raise _refused(path, section, route, problem) from None

@@ -1,26 +1,21 @@
 """Row `session-stats`: what a session did and took, as the projection `sessionStats`.
 
-Its costs come from the section `models` of the settings, where a person says what a route costs.
+What the log says a request has cost counts. For the rest the price is the one that holds now: what the
+adapter of the route says, else what is said of the route in the settings.
 """
-
-from typing import Any, cast
 
 import msgspec
 
-from dsh.capabilities.prices import NAMESPACE, ModelSettings, prices_of
+from dsh.capabilities.model_catalogue import MODEL_CATALOGUE
 from dsh.capabilities.projections import PROJECTIONS
-from dsh.capabilities.settings_section import install_settings_section
 from dsh.kernel import Context
+from dsh.llm.failure import LlmError
+from dsh.llm.registry import LLM
 from dsh.session.projection.price import Price
 from dsh.session.projection.stats import STATS, priced_view
 
 inject = [PROJECTIONS]
 provide = ()
-
-Section = cast("type[msgspec.Struct]", dict[str, ModelSettings])
-"""The section maps routes; a schema may be any type that msgspec converts a mapping into."""
-
-sections = {NAMESPACE: Section}
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
@@ -28,11 +23,16 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
 
 
 def apply(ctx: Context, config: Config) -> None:
-    nothing: Any = {}
-    section: Any = install_settings_section(ctx, NAMESPACE, Section, nothing)
+    def price_of(route: str) -> Price | None:
+        provider, _, model = route.partition("/")
+        llm, catalogue = ctx.get(LLM), ctx.get(MODEL_CATALOGUE)
+        if llm is not None:
+            try:
+                return llm.resolve_model_info(provider, model).price
+            except LlmError:  # no adapter serves the route any more
+                pass
+        facts = catalogue.configured(provider, model) if catalogue is not None else None
+        return None if facts is None else facts.price
 
-    def prices() -> dict[str, Price]:
-        return prices_of(section.get())
-
-    unit = msgspec.structs.replace(STATS, view=priced_view(prices))
+    unit = msgspec.structs.replace(STATS, view=priced_view(price_of))
     ctx.use(PROJECTIONS).register(unit)

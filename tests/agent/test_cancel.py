@@ -40,12 +40,12 @@ async def test_what_was_visible_when_the_stream_was_cut_is_kept_as_interrupted()
             ]
         ]
         await it.prompt(agent, "go")
-        assert short(agent.session) == f"{REQUESTED} chunks assistant/message step/end turn/end"
+        assert short(agent.session) == f"{REQUESTED} chunks request/usage assistant/message step/end turn/end"
         (kept,) = data_of(agent.session, "assistant/message")
         assert list(kept) == ["turn", "step", "message", "interrupted", "usage"]
         assert [block["text"] for block in kept["message"]["content"]] == ["hmm", "half an"]
         chunks = [e.seq for e in agent.session.events() if e.type == "assistant/chunk"]
-        assert agent.session.event(chunks[-1] + 1).sources == tuple(chunks)
+        assert agent.session.event(chunks[-1] + 2).sources == tuple(chunks)
         assert len(chunks) == 5, "no chunk after the cancellation is logged"
         assert it.model.closed == 1
 

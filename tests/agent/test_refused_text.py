@@ -45,7 +45,7 @@ async def test_what_can_be_read_of_a_refused_reply_is_kept_and_marked(code: str)
         agent = await it.agent()
         await it.prompt(agent, "tell me")
 
-        assert short(agent.session).endswith("request/digest chunks assistant/message step/end turn/end")
+        assert short(agent.session).endswith("chunks request/usage assistant/message step/end turn/end")
         (row,) = data_of(agent.session, "assistant/message")
         assert list(row) == ["turn", "step", "message", "interrupted", "usage"]
         assert row["message"]["content"] == (

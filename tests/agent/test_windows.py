@@ -211,7 +211,7 @@ WINDOWS = [
     Window(
         "usage",
         streaming(UsageChunk({"inputTokens": 1, "outputTokens": 1}), None, *TEXT),
-        UNSEEN,
+        f"{REQUESTED} chunks request/usage {CLOSED}",
         requests=1,
     ),
     Window("finish logged", finished, VISIBLE, requests=1),

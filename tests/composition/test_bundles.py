@@ -19,6 +19,7 @@ BASE: dict[str, dict[str, Any]] = {
     "timer": {},
     "llm": {},
     "llm-deepseek": {},
+    "model-catalogue": {},
     "llm-retry": {},
     "credentials": {},
     "settings": {},

@@ -46,6 +46,7 @@ KEYS: dict[str, dict[str, Any]] = {
     },
     "llm-offline": {},
     "llm-retry": {},
+    "model-catalogue": {"models": {}},
     "permission": {"defaultPreset": None},
     "repeat-tool-reminder": {
         "thresholds": [3, 5, 8], "argumentsPreviewChars": 500, "include": [], "exclude": [],

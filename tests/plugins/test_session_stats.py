@@ -7,8 +7,8 @@ import pytest
 
 from dsh.capabilities.projections import PROJECTIONS
 from dsh.kernel import Context
+from dsh.plugins import model_catalogue, session_projection, session_stats
 from dsh.plugins import session as session_row
-from dsh.plugins import session_projection, session_stats
 from dsh.plugins.settings.document import MemoryStore
 from dsh.plugins.settings.service import SettingsService
 from dsh.session.log import Session
@@ -32,6 +32,7 @@ async def mounted(document: MemoryStore | None = None) -> tuple[Context, Session
             SettingsService(inner, document)
 
         await ctx.plugin(settings)
+    await ctx.plugin(model_catalogue)
     await settled(ctx.plugin(session_projection, {}))
     await settled(ctx.plugin(session_stats, {}))
     log, _ = ctx.use(SESSIONS).create("one")

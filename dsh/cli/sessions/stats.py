@@ -44,7 +44,8 @@ def stats(target: str, place: Place, *, rows: bool, as_json: bool) -> int:
         return 1
     log, session, is_running = found
     walk = session.stored if is_running else session.walk
-    figures = view(fold(STATS, walk()), _prices())
+    price_of = _prices().get
+    figures = view(fold(STATS, walk()), price_of)
     turns = timeline(walk())
     if as_json:
         shown = {"session": session.header.id, "log": log.place, "stats": figures, "timeline": turns}

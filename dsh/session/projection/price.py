@@ -1,6 +1,6 @@
 """What tokens cost, and what they are counted in."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
@@ -10,8 +10,8 @@ from dsh.session.value import MAX_SAFE_INT, safe_int
 UsdPerMillion = Annotated[float, msgspec.Meta(ge=0)]
 
 
-class Price(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Prices of one model in US dollars per million tokens. Reasoning is a part of the output."""
+class Rates(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """US dollars per million tokens. Reasoning is a part of the output."""
 
     input: UsdPerMillion
     """Of input that was not cached."""
@@ -23,8 +23,22 @@ class Price(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Of input written to that cache; unset: as other input."""
 
 
-Prices: TypeAlias = Mapping[str, Price]
-"""By route, `<provider>/<model>`."""
+class LongRates(Rates, frozen=True, kw_only=True, rename="camel"):
+    """Rates of a request whose input is long; they hold for all of it."""
+
+    above_input_tokens: Annotated[int, msgspec.Meta(ge=1)]
+    """Input of more tokens than this is long; cached input counts."""
+
+
+class Price(Rates, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What the tokens of one model cost."""
+
+    long: LongRates | None = None
+    """Of requests with long input, where they cost more."""
+
+
+PriceOf: TypeAlias = Callable[[str], Price | None]
+"""The price of a route, `<provider>/<model>`; None where none is known."""
 
 
 class Tokens(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -57,15 +71,33 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             reasoning=added(self.reasoning, other.reasoning),
         )
 
+    def without(self, part: "Tokens") -> "Tokens":
+        """The rest, when a part is taken away."""
+        return Tokens(
+            input=max(self.input - part.input, 0),
+            output=max(self.output - part.output, 0),
+            cache_read=max(self.cache_read - part.cache_read, 0),
+            cache_write=max(self.cache_write - part.cache_write, 0),
+            reasoning=max(self.reasoning - part.reasoning, 0),
+        )
+
+    @property
+    def total_input(self) -> int:
+        """Input, cached or not."""
+        return self.input + self.cache_read + self.cache_write
+
     def cost_usd(self, price: Price) -> float:
-        """What they cost, in US dollars."""
-        read = price.input if price.cache_read is None else price.cache_read
-        write = price.input if price.cache_write is None else price.cache_write
+        """What they cost in US dollars, taken as those of one request."""
+        rates: Rates = price
+        if price.long is not None and self.total_input > price.long.above_input_tokens:
+            rates = price.long
+        read = rates.input if rates.cache_read is None else rates.cache_read
+        write = rates.input if rates.cache_write is None else rates.cache_write
         per_million = (
-            self.input * price.input
+            self.input * rates.input
             + self.cache_read * read
             + self.cache_write * write
-            + self.output * price.output
+            + self.output * rates.output
         )
         return per_million / 1e6
 

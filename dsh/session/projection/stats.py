@@ -3,6 +3,9 @@
 Times are differences of the log's wall clock, which may go backwards: a negative one counts as 0. What a
 model took is the time from the start of its step to its message; a retry in between starts the measure of
 the first token anew, so that it and the writing time are those of the attempt that succeeded.
+
+What a request used counts once: by its `request/usage`, where the log has one, else by what the message, the
+stream or the summary says.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,12 +16,11 @@ from msgspec.structs import replace
 
 from dsh.session.chunk_run import ChunkRun, Entry
 from dsh.session.event import SessionEvent
-from dsh.session.projection.price import Price, Prices, Tokens, added
+from dsh.session.projection.price import Price, PriceOf, Tokens, added
+from dsh.session.projection.request_usage import REQUEST_USAGE, logged_usage
+from dsh.session.projection.requests import UNKNOWN_ROUTE, route_of
 from dsh.session.projection.unit import Unit, object_at, text_at
 from dsh.session.value import safe_int
-
-UNKNOWN_ROUTE = "unknown"
-"""Where usage counts for which no log entry names a route."""
 
 
 class ToolStats(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -39,6 +41,8 @@ class OpenStep(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What the attempt reported, until its message does."""
     is_answering: bool = False
     """Something of the attempt is in the log, and not its message."""
+    is_counted: bool = False
+    """What the attempt used counts already."""
 
 
 class OpenCall(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -46,6 +50,14 @@ class OpenCall(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     name: str
     started_ms: int
+
+
+class Paid(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the log itself says that requests of a route have cost."""
+
+    tokens: Tokens
+    """Theirs; those of other requests have no cost in the log."""
+    cost_usd: float
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -69,6 +81,10 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     retries: int = 0
     tokens: dict[str, Tokens] = {}
     """By route."""
+    paid: dict[str, Paid] = {}
+    """By route, where the log knows costs."""
+    is_summary_counted: bool = False
+    """What the summary that comes next used counts already."""
     tools: dict[str, ToolStats] = {}
     """By name."""
     turn: int | None = None
@@ -80,20 +96,23 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """By call id."""
 
 
-def view(stats: Stats, prices: Prices | None = None) -> dict[str, Any]:
+def view(stats: Stats, price_of: PriceOf | None = None) -> dict[str, Any]:
     """The figures as JSON: the eight of the original under its names, then ours.
 
-    `costUsd` is null where no price is known: of a route without one, and in the sum if any route that was
-    used has none.
+    A cost is what the log says that requests have cost; to what it says nothing of, the price that holds now
+    is put. `costUsd` is null where any of it is not known, in the sum if that is so of any route;
+    `knownCostUsd` is the part that is known.
 
     Args:
-        prices: by route.
+        price_of: the prices that hold now.
     """
     tokens: dict[str, Any] = {}
     total: float | None = 0.0 if stats.tokens else None
+    known = 0.0
     for route, used in stats.tokens.items():
-        price = (prices or {}).get(route)
-        cost = None if price is None else used.cost_usd(price)
+        part, rest = _cost(used, stats.paid.get(route), None if price_of is None else price_of(route))
+        known += part + (rest or 0.0)
+        cost = None if rest is None else part + rest
         total = None if total is None or cost is None else total + cost
         tokens[route] = {**msgspec.to_builtins(used), "costUsd": cost}
     return {
@@ -110,12 +129,24 @@ def view(stats: Stats, prices: Prices | None = None) -> dict[str, Any]:
         "tokens": tokens,
         "tools": msgspec.to_builtins(stats.tools),
         "costUsd": total,
+        "knownCostUsd": known,
     }
 
 
-def priced_view(prices: Callable[[], Mapping[str, Price]]) -> Callable[[Stats], dict[str, Any]]:
+def _cost(used: Tokens, paid: Paid | None, price: Price | None) -> tuple[float, float | None]:
+    """What the log says that a route has cost, and what the rest costs now; None where that is not known."""
+    rest = used if paid is None else used.without(paid.tokens)
+    part = 0.0 if paid is None else paid.cost_usd
+    if rest == Tokens():
+        return part, 0.0 if paid is not None or price is not None else None
+    if price is None or price.long is not None:  # which of several requests were long is not known
+        return part, None
+    return part, rest.cost_usd(price)
+
+
+def priced_view(price_of: PriceOf) -> Callable[[Stats], dict[str, Any]]:
     """The view with the prices as they are when it is made."""
-    return lambda stats: view(stats, prices())
+    return lambda stats: view(stats, price_of)
 
 
 def _init() -> Stats:
@@ -151,7 +182,8 @@ def _given_up(stats: Stats) -> Stats:
     step = stats.step
     if step is None or not step.is_answering:
         return stats
-    return _used(replace(stats, requests=stats.requests + 1), stats.route, step.usage)
+    usage = None if step.is_counted else step.usage
+    return _used(replace(stats, requests=stats.requests + 1), stats.route, usage)
 
 
 # -- the model -------------------------------------------------------------------------------------
@@ -202,7 +234,9 @@ def _assistant_message(stats: Stats, event: SessionEvent) -> Stats:
     source = object_at(object_at(event.data, "message"), "source")
     reported = object_at(event.data, "usage")
     usage = Tokens.of_usage(reported) if reported is not None else step.usage if step is not None else None
-    stats = _used(replace(stats, requests=stats.requests + 1), _route_of(source) or stats.route, usage)
+    stats = replace(stats, requests=stats.requests + 1)
+    if step is None or not step.is_counted:
+        stats = _used(stats, route_of(source) or stats.route, usage)
     if step is None:
         return stats
     made: dict[str, int] = {"llm_ms": added(stats.llm_ms, _ms(step.started_ms, event.time))}
@@ -228,25 +262,43 @@ def _retry_started(stats: Stats, _: SessionEvent) -> Stats:
 
 
 def _request_header(stats: Stats, event: SessionEvent) -> Stats:
-    route = _route_of(object_at(object_at(event.data, "header"), "config"))
+    route = route_of(object_at(object_at(event.data, "header"), "config"))
     return stats if route is None or route == stats.route else replace(stats, route=route)
 
 
 def _summary(stats: Stats, event: SessionEvent) -> Stats:
     usage = object_at(event.data, "usage")
+    if stats.is_summary_counted:
+        return replace(stats, is_summary_counted=False)
     if usage is None and event.data.get("llmStreamCall") is not True:
         return stats
     used = Tokens.of_usage(usage) if usage is not None else None
-    return _used(replace(stats, requests=stats.requests + 1), _route_of(event.data), used)
+    return _used(replace(stats, requests=stats.requests + 1), route_of(event.data), used)
+
+
+def _compaction(stats: Stats, _: SessionEvent) -> Stats:
+    return replace(stats, is_summary_counted=False) if stats.is_summary_counted else stats
+
+
+def _request_usage(stats: Stats, event: SessionEvent) -> Stats:
+    record = logged_usage(event.data)
+    if record is None:
+        return stats
+    stats = _used(stats, record.route, record.tokens)
+    if record.cost_usd is not None:
+        before = stats.paid.get(record.route, Paid(tokens=Tokens(), cost_usd=0.0))
+        now = Paid(tokens=before.tokens + record.tokens, cost_usd=before.cost_usd + record.cost_usd)
+        stats = replace(stats, paid={**stats.paid, record.route: now})
+    if record.purpose == "compaction":
+        return replace(stats, requests=stats.requests + 1, is_summary_counted=True)
+    if record.purpose is not None:  # another record counts the request
+        return stats
+    step = stats.step
+    return stats if step is None else replace(stats, step=replace(step, is_answering=True, is_counted=True))
 
 
 def _title_request(stats: Stats, _: SessionEvent) -> Stats:
     return replace(stats, requests=stats.requests + 1)
-
-
-def _route_of(where: Mapping[str, Any] | None) -> str | None:
-    provider, model = text_at(where, "provider"), text_at(where, "model")
-    return f"{provider}/{model}" if provider and model else None
 
 
 def _used(stats: Stats, route: str | None, usage: Tokens | None) -> Stats:
@@ -305,8 +357,10 @@ _HANDLERS: dict[str, Callable[[Stats, SessionEvent], Stats]] = {
     "llm/retry": _retry,
     "llm/retry-started": _retry_started,
     "request/header": _request_header,
+    "compaction/start": _compaction,
     "compaction/summary": _summary,
     "session/title-llm-request": _title_request,
+    REQUEST_USAGE: _request_usage,
     "tool/call": _tool_call,
     "tool/result": _tool_result,
 }

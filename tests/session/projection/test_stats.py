@@ -19,7 +19,7 @@ ORIGINAL = ("turns", "steps", "llmMs", "toolMs", "ttftMs", "ttftSteps", "decodeM
 
 
 def figures(timed: Timed, **prices: Price) -> dict[str, Any]:
-    return view(fold(STATS, timed.log.entries()), {ROUTE: prices["acme"]} if prices else None)
+    return view(fold(STATS, timed.log.entries()), {ROUTE: prices["acme"]}.get if prices else None)
 
 
 def one_step() -> Timed:
@@ -291,7 +291,7 @@ def test_the_sum_is_known_only_where_every_route_has_a_price() -> None:
 
 def test_prices_are_asked_for_when_the_view_is_made() -> None:
     prices: dict[str, Price] = {}
-    shown = priced_view(lambda: prices)
+    shown = priced_view(prices.get)
     stats = fold(STATS, spent().log.entries())
     assert shown(stats)["costUsd"] is None
 

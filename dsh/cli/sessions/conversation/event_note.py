@@ -103,6 +103,7 @@ _SILENT = frozenset(
         "team/message/delivered",
         "composition/mounted",
         "request/digest",
+        "request/usage",
     }
 )
 

@@ -1,0 +1,55 @@
+"""The catalogue of models that ships with the program: `models.json` beside this module, read when asked.
+
+Each entry names the public page it was taken from and the day. What no page says, or what depends on more
+than the tokens of a request (the hour, its length), is null: no figure is better than a wrong one.
+"""
+
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from dsh.capabilities.model_catalogue import ModelFacts, TokenLimit
+from dsh.session.projection.price import Price
+
+FILE = Path(__file__).with_name("models.json")
+
+
+class ShippedModel(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """One model of one vendor, under the id that requests call it by."""
+
+    name: str
+    context_window: TokenLimit | None
+    """In tokens."""
+    max_output_tokens: TokenLimit | None
+    input_modalities: tuple[str, ...]
+    price: Price | None
+    """At the vendor's own endpoint, in US dollars; null where one set of figures does not say it."""
+    price_note: str = ""
+    """Why there is no price, or what the price leaves out."""
+    source: str
+    """Address of the page the figures are from."""
+    date: str
+    """The day they were read there, as `YYYY-MM-DD`."""
+
+    def facts(self) -> ModelFacts:
+        """The entry in the form that all sources share."""
+        return ModelFacts(
+            name=self.name,
+            context_window=self.context_window,
+            max_output_tokens=self.max_output_tokens,
+            input_modalities=self.input_modalities,
+            price=self.price,
+        )
+
+
+@cache
+def shipped_models() -> dict[str, dict[str, ShippedModel]]:
+    """By vendor, then by id."""
+    return msgspec.json.decode(FILE.read_bytes(), type=dict[str, dict[str, ShippedModel]])
+
+
+def shipped_facts(vendor: str, model: str) -> ModelFacts | None:
+    """What the catalogue says of a vendor's model; None for one it does not hold."""
+    entry = shipped_models().get(vendor, {}).get(model)
+    return None if entry is None else entry.facts()
