@@ -5,12 +5,26 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dsh.llm.failure import LlmFailure
-from dsh.llm.transport.classify import classify_error_object, classify_status, code_for, retry_after_ms
+from dsh.llm.transport.classify import classify_error_object, classify_status, code_for
+from dsh.llm.transport.wait import header_wait_ms
 from dsh.llm.transport.wording import page_text, presentable, says_overflow, says_quota
 
 NOW_S = 1_800_000_000.0
+"""2027-01-15T08:00:00Z"""
+WORDS = st.sampled_from(
+    ["error", "message", "code", "type", "status", "details", "metadata", "raw", "headers"]
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(WORDS | st.text(max_size=5), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
 
 
 def classified(
@@ -192,18 +206,18 @@ def test_keys_are_masked_and_text_is_one_short_line() -> None:
     ],
 )
 def test_retry_after_is_whole_seconds_or_a_date_ahead(value: str, expected: float | None) -> None:
-    assert retry_after_ms({"retry-after": value}, NOW_S) == expected
+    assert header_wait_ms({"retry-after": value}, NOW_S) == expected
     assert classified(429, b"", retry_after=value).provider_retry_after_ms == expected
 
 
 def test_retry_after_ms_and_the_reset_of_a_used_up_limit_are_read() -> None:
-    assert retry_after_ms({"retry-after-ms": "250", "retry-after": "3"}, NOW_S) == 250
-    assert retry_after_ms({"retry-after-ms": "x", "retry-after": "3"}, NOW_S) == 3000
+    assert header_wait_ms({"retry-after-ms": "250", "retry-after": "3"}, NOW_S) == 250
+    assert header_wait_ms({"retry-after-ms": "x", "retry-after": "3"}, NOW_S) == 3000
     limits = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1m30s"}
-    assert retry_after_ms(limits, NOW_S) == 90_000
-    assert retry_after_ms({**limits, "x-ratelimit-remaining-requests": "5"}, NOW_S) is None
-    assert retry_after_ms({**limits, "x-ratelimit-reset-requests": "soon"}, NOW_S) is None
-    assert retry_after_ms({}, NOW_S) is None
+    assert header_wait_ms(limits, NOW_S) == 90_000
+    assert header_wait_ms({**limits, "x-ratelimit-remaining-requests": "5"}, NOW_S) is None
+    assert header_wait_ms({**limits, "x-ratelimit-reset-requests": "soon"}, NOW_S) is None
+    assert header_wait_ms({}, NOW_S) is None
 
 
 @pytest.mark.parametrize(
@@ -230,3 +244,91 @@ def test_an_error_inside_a_stream_is_classified_by_code_then_words(value: Any, c
 
     assert failure.code == code
     assert failure.message
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "6m0s"}, 360_000),
+        ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "2m59.56s"}, 179_560),
+        ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "12"}, 12_000),
+        ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "1800000007"}, 7_000),
+        ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "1800000007500"}, 7_500),
+        ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "1799999999"}, None),
+        ({"x-ratelimit-remaining": "0"}, None),
+        ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "9" * 300}, None),
+        ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "2027-01-15"}, None),
+        (
+            {
+                "anthropic-ratelimit-tokens-remaining": "0",
+                "anthropic-ratelimit-tokens-reset": "2027-01-15T08:01:00Z",
+            },
+            60_000,
+        ),
+        (
+            {
+                "anthropic-ratelimit-input-tokens-remaining": "0",
+                "anthropic-ratelimit-input-tokens-reset": "2027-01-15T09:00:05+01:00",
+                "anthropic-ratelimit-requests-remaining": "0",
+                "anthropic-ratelimit-requests-reset": "2027-01-15T08:00:02Z",
+            },
+            5_000,
+        ),
+        (
+            {
+                "anthropic-ratelimit-tokens-remaining": "10",
+                "anthropic-ratelimit-tokens-reset": "2027-01-15T09:00:00Z",
+            },
+            None,
+        ),
+        ({"retry-after": "2", "x-ratelimit-remaining": "0", "x-ratelimit-reset": "60"}, 2_000),
+        ({"retry-after-ms": "1250.5"}, 1_251),
+        ({"retry-after-ms": "0", "retry-after": "4"}, 4_000),
+        ({"retry-after-ms": "٣", "retry-after": "4"}, 4_000),
+    ],
+)
+def test_a_used_up_limit_tells_when_it_is_reset(headers: dict[str, str], expected: float | None) -> None:
+    assert header_wait_ms(headers, NOW_S) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("Please try again in 20s.", 20_000),
+        ("please try again in 6m0s. Visit us", 360_000),
+        ("Please retry after 26 seconds.", 26_000),
+        ("Please retry in 23.46s", 23_460),
+        ("try again in about 2 minutes", 120_000),
+        ("try again in a while", None),
+        ("retry after 0 seconds", None),
+        ("try again in 3", None),
+    ],
+)
+def test_a_wait_that_only_the_message_names_is_read_last(words: str, expected: float | None) -> None:
+    assert classified(429, error(words)).provider_retry_after_ms == expected
+    assert classified(429, error(words), retry_after="3").provider_retry_after_ms == 3000
+    assert classified(400, error(words)).provider_retry_after_ms is None
+
+
+@settings(max_examples=300)
+@given(st.binary() | st.text().map(str.encode) | JSON.map(lambda value: json.dumps(value).encode()))
+def test_any_body_whatever_has_a_code_and_a_line(body: bytes) -> None:
+    for status in (200, 400, 429, 500):
+        failure = classified(status, body)
+        assert failure.code
+        assert failure.message
+        assert "\n" not in failure.message
+
+
+@given(JSON)
+def test_any_error_within_a_stream_has_a_code_and_a_line(value: Any) -> None:
+    failure = classify_error_object(value, provider="DeepSeek", headers={})
+    assert failure.code
+    assert failure.message
+
+
+@given(st.text(max_size=40))
+def test_any_header_gives_a_positive_wait_or_none(value: str) -> None:
+    for name in ("retry-after", "retry-after-ms", "x-ratelimit-reset-tokens"):
+        wait = header_wait_ms({name: value, "x-ratelimit-remaining-tokens": "0"}, NOW_S)
+        assert wait is None or 0 < wait < float("inf")

@@ -153,7 +153,7 @@ class Attempt:
             return self._refusal.failed(
                 "EMPTY_RESPONSE", f"{self._endpoint.provider} answered without a body (HTTP 204)"
             )
-        return self._refusal.of_status(stream.status, await self._rest(stream, watchdog), self._clock())
+        return self._refusal.of_status(stream.status, await self._rest(stream, watchdog))
 
     async def _rest(self, stream: HttpStream, watchdog: Watchdog) -> bytes:
         """What else the body of a failed answer says, as far as it comes soon: the status says enough."""
@@ -174,7 +174,7 @@ class Attempt:
         """What puts failures into words."""
         from dsh.llm.transport.refusal import Refusal
 
-        return Refusal(self._endpoint, self._headers)
+        return Refusal(self._endpoint, self._headers, self._clock())
 
 
 async def _drain(stream: HttpStream) -> None:

@@ -1,74 +1,50 @@
-"""From what a provider answered to a failure code: by status, by error object, by wording, in that order."""
+"""From what a provider answered to a failure code: by status, by the error's own names, by wording."""
 
-import email.utils
-import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from dsh.llm.failure import LlmFailure
+from dsh.llm.transport.error_body import MAX_JUDGED_CHARS, ErrorFacts, read_body, read_error
+from dsh.llm.transport.named import code_of
+from dsh.llm.transport.wait import header_wait_ms, spoken_wait_ms
 from dsh.llm.transport.wording import (
     kind_of,
     looks_like_html,
+    looks_like_words,
     page_text,
     presentable,
+    says_bad_key,
     says_overflow,
     says_quota,
 )
 from dsh.unicode import valid
 
-MAX_JUDGED_CHARS = 4000
-_NO_LIMIT_LEFT = ("x-ratelimit-remaining-requests", "x-ratelimit-remaining-tokens")
-_DURATION = re.compile(r"(?:\d{1,9}(?:\.\d{1,6})?(?:ms|s|m|h))+")
-_DURATION_PART = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)(ms|s|m|h)")
-_UNITS_MS = {"ms": 1.0, "s": 1_000.0, "m": 60_000.0, "h": 3_600_000.0}
+_REQUEST_IDS = ("x-request-id", "request-id", "x-deepseek-request-id", "apim-request-id")
 
 
-class ErrorFacts(msgspec.Struct, frozen=True):
-    """What an error object of a provider says. Every field is empty where it says nothing usable."""
+def code_for(status: int, text: str, named: str | None = None) -> str:
+    """The code of an HTTP answer that is no success (`spec/llm.md` §4.5, in its order).
 
-    message: str = ""
-    type: str = ""
-    code: str = ""
-
-    @property
-    def text(self) -> str:
-        """All of it, as far as the classifiers look."""
-        return " ".join(part for part in (self.code, self.type, self.message) if part)[:MAX_JUDGED_CHARS]
-
-
-def read_error(value: Any) -> ErrorFacts:
-    """The facts of an `error` member: an object with any of message, type and code, or a plain string."""
-    if isinstance(value, str):
-        return ErrorFacts(message=valid(value))
-    if not isinstance(value, Mapping):
-        return ErrorFacts()
-    code = value.get("code")
-    return ErrorFacts(
-        message=_as_text(value.get("message")),
-        type=_as_text(value.get("type")),
-        code=str(code) if type(code) is int else _as_text(code),
-    )
-
-
-def _as_text(value: Any) -> str:
-    return valid(value) if isinstance(value, str) else ""
-
-
-def code_for(status: int, text: str) -> str:
-    """The code of an HTTP answer that is no success (`spec/llm.md` §4.5, in its order)."""
+    Args:
+        text: what the answer says, for what only wording tells.
+        named: the code behind the error's own names, which goes before wording.
+    """
     if status in (401, 403):
         return "AUTH"
     if status == 413:
         return "INVALID_REQUEST"
+    if status == 402 or named == "QUOTA":
+        return "QUOTA"
+    if named == "CONTEXT_WINDOW_EXCEEDED" or (named == "AUTH" and status < 500):
+        return named
     if says_quota(text):
         return "QUOTA"
-    if status == 429:
+    if status == 429 or (named == "RATE_LIMIT" and status < 500):
         return "RATE_LIMIT"
+    if status in (400, 422) and says_overflow(text):
+        return "CONTEXT_WINDOW_EXCEEDED"
     if status == 400:
-        return "CONTEXT_WINDOW_EXCEEDED" if says_overflow(text) else "INVALID_REQUEST"
+        return "AUTH" if says_bad_key(text) else "INVALID_REQUEST"
     return "SERVER" if status >= 500 else f"HTTP_{status}"
 
 
@@ -92,55 +68,65 @@ def classify_status(
         secret: the key in use, masked wherever it is echoed.
     """
     text = decode_body(body, headers.get("content-type", ""))
-    facts = _facts_of(text)
+    facts = read_body(text)
     message = presentable(facts.message, secret)
+    page = page_text(text) if looks_like_html(text) else ""
+    said = facts.text or (page or text)[:MAX_JUDGED_CHARS]
     if not message:
-        generic = f"{provider} API error (HTTP {status}) from {host}"
-        said = presentable(page_text(text), secret) if looks_like_html(text) else ""
-        message = f"{generic}: {said}" if said else generic
+        message = f"{provider} API error (HTTP {status}) from {host}"
+        words = page or (text if looks_like_words(text) else "")
+        if words := presentable(words, secret):
+            message += f": {words}"
         if 300 <= status < 400:
             message += "; the endpoint redirects, and redirects are not followed: check the base URL"
+    named = code_of(facts.names)
+    code = code_for(status, said, named)
+    if code == "QUOTA" and status == 429 and facts.wait_ms is not None and named != "QUOTA":
+        code = "RATE_LIMIT"  # a quota of the minute: the error itself says when to come back
+    wait_ms = header_wait_ms(headers, now_s) or _body_wait_ms(facts, code, said, now_s)
     return LlmFailure(
         message=message,
-        code=code_for(
-            status, facts.text or (page_text(text) if looks_like_html(text) else text)[:MAX_JUDGED_CHARS]
-        ),
+        code=code,
         status=status if 100 <= status <= 599 else None,
-        provider_retry_after_ms=retry_after_ms(headers, now_s),
-        request_id=request_id(headers, secret),
+        provider_retry_after_ms=wait_ms,
+        request_id=request_id(headers, secret) or presentable(facts.request_id, secret) or None,
     )
-
-
-def _facts_of(text: str) -> ErrorFacts:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return ErrorFacts()
-    return read_error(value.get("error")) if isinstance(value, dict) else ErrorFacts()
 
 
 def classify_error_object(
-    value: Any, *, provider: str, headers: Mapping[str, str], secret: str = ""
+    value: Any, *, provider: str, headers: Mapping[str, str], now_s: float = 0.0, secret: str = ""
 ) -> LlmFailure:
     """The failure behind an error that came inside a stream or with status 200."""
     facts = read_error(value)
-    text = facts.text
-    status = int(facts.code) if facts.code.isdecimal() and 400 <= int(facts.code[:4]) <= 599 else None
-    if status is not None:
-        code = code_for(status, text)
-    elif says_quota(text):
-        code = "QUOTA"
-    elif says_overflow(text):
-        code = "CONTEXT_WINDOW_EXCEEDED"
-    else:
-        code = kind_of(text) or "SERVER"
+    code = _code_in_band(facts)
     return LlmFailure(
-        message=presentable(facts.message or text, secret)
+        message=presentable(facts.message or facts.text, secret)
         or f"{provider} reported an error within the stream",
         code=code,
-        status=status,
-        request_id=request_id(headers, secret),
+        status=facts.status,
+        provider_retry_after_ms=_body_wait_ms(facts, code, facts.message, now_s),
+        request_id=request_id(headers, secret) or presentable(facts.request_id, secret) or None,
     )
+
+
+def _body_wait_ms(facts: ErrorFacts, code: str, said: str, now_s: float) -> float | None:
+    """How long the error itself asks to wait, in words only where waiting is what helps."""
+    if (wait_ms := facts.wait_ms or header_wait_ms(facts.headers, now_s)) is not None:
+        return wait_ms
+    return spoken_wait_ms(said) if code in ("RATE_LIMIT", "SERVER") else None
+
+
+def _code_in_band(facts: ErrorFacts) -> str:
+    text, named = facts.text, code_of(facts.names)
+    if facts.status is not None:
+        return code_for(facts.status, text, named)
+    if named in ("QUOTA", "CONTEXT_WINDOW_EXCEEDED"):
+        return named
+    if says_quota(text):
+        return "QUOTA"
+    if says_overflow(text):
+        return "CONTEXT_WINDOW_EXCEEDED"
+    return named or kind_of(text) or "SERVER"
 
 
 def decode_body(body: bytes, content_type: str) -> str:
@@ -155,48 +141,5 @@ def decode_body(body: bytes, content_type: str) -> str:
 
 def request_id(headers: Mapping[str, str], secret: str = "") -> str | None:
     """The provider's name for the request."""
-    found = headers.get("x-request-id") or headers.get("x-deepseek-request-id") or ""
+    found = next((value for name in _REQUEST_IDS if (value := headers.get(name))), "")
     return presentable(found, secret) or None
-
-
-def retry_after_ms(headers: Mapping[str, str], now_s: float) -> float | None:
-    """How long the provider asks to wait, in milliseconds; None where it says nothing usable.
-
-    `Retry-After-Ms` before `Retry-After` (whole seconds or an HTTP date), then the reset of a used-up
-    rate limit. Zero, negative, fractional and past values do not count.
-
-    Source: RFC 9110 §10.2.3; the `x-ratelimit-reset-*` durations of OpenAI-compatible servers.
-    """
-    exact = headers.get("retry-after-ms", "").strip()
-    if exact.isascii() and exact.isdigit() and int(exact[:15]) > 0:
-        return int(exact[:15])
-    given = headers.get("retry-after", "").strip()
-    if given:
-        if given.isascii() and given.isdigit():
-            return int(given[:12]) * 1000 or None
-        return _until(given, now_s)
-    waits = [
-        _duration_ms(headers.get(name.replace("remaining", "reset"), ""))
-        for name in _NO_LIMIT_LEFT
-        if headers.get(name, "").strip() == "0"
-    ]
-    return max((wait for wait in waits if wait), default=None)
-
-
-def _until(date: str, now_s: float) -> float | None:
-    if not any(char.isalpha() for char in date):
-        return None
-    try:
-        moment = email.utils.parsedate_to_datetime(date)
-    except ValueError:
-        return None
-    wait_ms = round((moment.timestamp() - now_s) * 1000)
-    return wait_ms if wait_ms > 0 else None
-
-
-def _duration_ms(text: str) -> float | None:
-    """`1s`, `6m0s`, `250ms` in milliseconds."""
-    if not _DURATION.fullmatch(text.strip()):
-        return None
-    total = sum(float(number) * _UNITS_MS[unit] for number, unit in _DURATION_PART.findall(text))
-    return round(total) if total > 0 else None

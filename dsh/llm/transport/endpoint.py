@@ -20,7 +20,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     secret: str
     limits: StreamLimits
     key_origin: str
-    """The variable or file that the key came from, for the message of a refused one."""
+    """The variable or file that the key came from, for the message of a refused one; empty: none is sent."""
     longest_wait_ms: float | None = None
     """Longer waits that the provider asks for end the turn; the message then names the wait."""
 

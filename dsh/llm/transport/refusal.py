@@ -16,9 +16,10 @@ from dsh.llm.transport.wording import looks_like_html, page_text, presentable
 class Refusal:
     """The failures of one attempt. Holds whom it asked and, once there are any, the headers of the answer."""
 
-    def __init__(self, endpoint: Endpoint, headers: Mapping[str, str]) -> None:
+    def __init__(self, endpoint: Endpoint, headers: Mapping[str, str], now_s: float) -> None:
         self._endpoint = endpoint
         self._headers = headers
+        self._now_s = now_s
 
     def shown(self, text: str) -> str:
         """Foreign text as part of a message: one short line without the key."""
@@ -29,7 +30,7 @@ class Refusal:
         name = request_id(self._headers, self._endpoint.secret)
         return LlmError(LlmFailure(message, code, request_id=name))
 
-    def of_status(self, status: int, body: bytes, now_s: float) -> LlmError:
+    def of_status(self, status: int, body: bytes) -> LlmError:
         """The failure behind an answer whose status is no success."""
         endpoint = self._endpoint
         failure = classify_status(
@@ -38,21 +39,10 @@ class Refusal:
             self._headers,
             provider=endpoint.provider,
             host=endpoint.shown_url,
-            now_s=now_s,
+            now_s=self._now_s,
             secret=endpoint.secret,
         )
-        message, wait_ms, longest_ms = (
-            failure.message,
-            failure.provider_retry_after_ms,
-            endpoint.longest_wait_ms,
-        )
-        if failure.code == "AUTH":
-            message += f" (the key came from {endpoint.key_origin})"
-        if wait_ms is not None and longest_ms is not None and wait_ms > longest_ms:
-            message += (
-                f" (the provider asks to wait {wait_ms / 1000:g} s, longer than maxProviderDelayMs allows)"
-            )
-        return LlmError(msgspec.structs.replace(failure, message=message))
+        return LlmError(self._explained(failure))
 
     def of_body(self, body: bytes) -> LlmError:
         """The failure behind a success whose body is a page or plain JSON instead of a stream."""
@@ -68,19 +58,37 @@ class Refusal:
             value = msgspec.json.decode(text.encode())
         except msgspec.DecodeError:
             value = None
-        if isinstance(value, dict) and value.get("error"):
-            return LlmError(self.in_band(value["error"]))
+        if isinstance(value, list) and value:
+            value = value[0]
+        if isinstance(value, dict) and (value.get("error") or value.get("object") == "error"):
+            return LlmError(self.in_band(value.get("error") or value))
         said = self.shown(text)[:120]
         return self.failed("MALFORMED_RESPONSE", f"{where} answered with JSON instead of a stream: {said}")
 
     def in_band(self, error: object) -> LlmFailure:
         """The failure behind an error object within the stream."""
-        return classify_error_object(
-            error,
-            provider=self._endpoint.provider,
-            headers=self._headers,
-            secret=self._endpoint.secret,
+        return self._explained(
+            classify_error_object(
+                error,
+                provider=self._endpoint.provider,
+                headers=self._headers,
+                now_s=self._now_s,
+                secret=self._endpoint.secret,
+            )
         )
+
+    def _explained(self, failure: LlmFailure) -> LlmFailure:
+        """The failure with what its message needs beside the provider's words."""
+        message, wait_ms = failure.message, failure.provider_retry_after_ms
+        longest_ms = self._endpoint.longest_wait_ms
+        if failure.code == "AUTH":
+            origin = self._endpoint.key_origin
+            message += f" (the key came from {origin})" if origin else " (no key was sent)"
+        if wait_ms is not None and longest_ms is not None and wait_ms > longest_ms:
+            message += (
+                f" (the provider asks to wait {wait_ms / 1000:g} s, longer than maxProviderDelayMs allows)"
+            )
+        return msgspec.structs.replace(failure, message=message)
 
     def of_event(self, payload: bytes) -> LlmError:
         """The failure behind an event of type `error`: an error object, an `error` member, plain words."""

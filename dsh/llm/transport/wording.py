@@ -15,13 +15,20 @@ MAX_PAGE_CHARS = 100_000
 
 _OVERFLOW = re.compile(
     r"""
-    context[ _-]+(?:length|window)[ _-]+(?:exceeded|overflow|limit[ _-]+exceeded)
-  | maximum[ _-]context[ _-](?:length|window)
+    context[ _-]*(?:length|window)[ _-]*(?:exceeded|exceeds|overflow|limit[ _-]+exceeded)
+  | maximum[ _-](?:context|prompt|input|model)[ _-](?:length|window)
   | (?:prompt|input|request)[ ]is[ ]too[ ]long:[ ]*\d+[ ]tokens
-  | (?:prompt|input|request)(?:[ ]is)?[ ]too[ ](?:long|large)[ ]for[ ](?:the|this)[ ]?model
-  | (?:prompt|input|request)(?:[ ]is)?[ ]too[ ](?:long|large)[ ]for[ ]model
-  | (?:input|prompt|request|messages)\b.{0,80}?\b(?:exceeds?|overflows?|is[ ]larger[ ]than)\b
+  | (?:prompt|input|request)(?:[ ]is)?[ ]too[ ](?:long|large)[ ]for[ ](?:(?:the|this|requested)[ ])?model
+  | (?:prompt|input|request)(?:[ ]is)?[ ]too[ ](?:long|large)\b.{0,40}?\bcontext
+  | (?:input|prompt|request|messages)\b.{0,80}?\b(?:exceed(?:s|ed)?|overflows?|is[ ]larger[ ]than)\b
     .{0,40}?\b(?:model(?:'s)?[ ])?(?:maximum[ ])?context
+  | (?:larger|greater|longer)[ ]than[ ]the[ ](?:model(?:'s)?[ ])?(?:maximum[ ])?context
+  | token[ ]count\b.{0,40}?\bexceeds[ ]the[ ](?:limit|maximum)
+  | exceed(?:s|ed)[ ](?:the[ ])?(?:model[ ]token[ ]limit|available[ ]context)
+  | context[ ]length[ ]of[ ]only[ ]\d+[ ]tokens
+  | context[ ]length[ ]is[ ]only[ ]\d+
+  | range[ ]of[ ]input[ ]length[ ]should[ ]be
+  | `?inputs`?[ ]tokens[ ]\+[ ]`?max_new_tokens`?[ ]must[ ]be
     """,
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
@@ -30,10 +37,16 @@ _QUOTA = re.compile(
     insufficient[ _-](?:quota|balance|credits?|funds)
   | (?:quota|usage)[ _-](?:limit[ _-])?(?:has[ ]been[ ]|is[ ])?(?:exceeded|exhausted|reached)
   | exceeded[ ]your[ ]current[ ]quota
-  | (?:balance|credits?)[ ](?:has[ ]been[ ]|have[ ]been[ ]|is[ ]|are[ ])?(?:exhausted|depleted)
+  | (?:balance|credits?)[ ](?:has[ ]been[ ]|have[ ]been[ ]|is[ ]|are[ ])?(?:exhausted|depleted|too[ ]low)
   | out[ ]of[ ](?:credits?|budget)
+  | reached[ ]your[ ](?:specified[ ])?(?:api[ ])?usage[ ]limits?
+  | billing[ ](?:hard[ ])?limit[ ](?:has[ ]been[ ]|is[ ])?reached
+  | requires[ ]more[ ]credits
     """,
     re.IGNORECASE | re.VERBOSE,
+)
+_BAD_KEY = re.compile(
+    r"(?:incorrect|invalid|wrong)[ ]api[ ]key|api[ ]key[ ](?:is[ ])?(?:invalid|not[ ]valid)", re.I
 )
 _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (code, re.compile(pattern, re.IGNORECASE))
@@ -59,6 +72,7 @@ _HIDDEN_OPEN = re.compile(r"<(script|style|head)\b[^<>]*>", re.IGNORECASE)
 _CLOSE = {name: re.compile(rf"</{name}[^<>]*>", re.IGNORECASE) for name in ("script", "style", "head")}
 _TITLE_OPEN = re.compile(r"<title\b[^<>]*>", re.IGNORECASE)
 _TAG = re.compile(r"<[^<>]{0,2000}>")
+_WORDS = re.compile(r"[A-Za-z][^{}<>\ufffd\x00]{3,2000}\Z")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
@@ -70,6 +84,11 @@ def says_overflow(text: str) -> bool:
 def says_quota(text: str) -> bool:
     """Whether the text says that the account has nothing left."""
     return _QUOTA.search(text) is not None
+
+
+def says_bad_key(text: str) -> bool:
+    """Whether the text says that the key is wrong; some providers say so with HTTP 400."""
+    return _BAD_KEY.search(text) is not None
 
 
 def kind_of(text: str) -> str | None:
@@ -97,6 +116,11 @@ def without_secret(text: str, secret: str) -> str:
 def looks_like_html(body: str) -> bool:
     """Whether a body is a page rather than data."""
     return body.lstrip().startswith("<")
+
+
+def looks_like_words(body: str) -> bool:
+    """Whether a body is plain text that a person wrote, such as a gateway's one line."""
+    return _WORDS.match(body.strip()) is not None
 
 
 def page_text(page: str) -> str:
