@@ -9,6 +9,7 @@ from dsh.capabilities.anonymous_id import FILE, anonymous_id
 from dsh.capabilities.bounds import MAX_TIMER_MS
 from dsh.capabilities.http import HTTP
 from dsh.capabilities.launch import HOME_PATH
+from dsh.capabilities.model_catalogue import MODEL_CATALOGUE
 from dsh.capabilities.settings import CREDENTIAL_REF
 from dsh.capabilities.settings_section import install_settings_section
 from dsh.kernel import Context
@@ -121,7 +122,13 @@ def apply(ctx: Context, config: Config) -> None:
             headers["x-deepseek-harness-session-id"] = request.session_id
         return headers
 
-    adapter = DeepSeekAdapter(settings_of(config), ctx.use(HTTP), ContextKeys(ctx), identity=identity)
+    adapter = DeepSeekAdapter(
+        settings_of(config),
+        ctx.use(HTTP),
+        ContextKeys(ctx),
+        identity=identity,
+        catalogue=lambda: ctx.get(MODEL_CATALOGUE),
+    )
     route = ctx.use(LLM).register_adapter([PROVIDER], adapter)
     hidden = {config.api_key_env}
     hide_key(ctx, config.api_key_env)

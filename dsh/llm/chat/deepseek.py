@@ -1,13 +1,14 @@
 """The DeepSeek adapter: thinking, defaults and headers of its route on the chat-completions wire."""
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
 from dsh import __version__
 from dsh.capabilities.http import HttpClient, host_of
+from dsh.capabilities.model_catalogue import ModelCatalogue, ModelFacts, known_of
 from dsh.llm.adapter import (
     EffortInfo,
     Generation,
@@ -25,6 +26,7 @@ from dsh.llm.transport.credential import KeySources, find_key
 from dsh.llm.transport.endpoint import Endpoint, base_url_problem, joined
 from dsh.llm.transport.watchdog import StreamLimits
 from dsh.session.chunk import Chunk
+from dsh.session.projection.price import Price
 
 PROVIDER = "deepseek-official"
 DISPLAY_NAME = "DeepSeek"
@@ -59,6 +61,8 @@ class DeepSeekModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """Longest reply, in tokens; unset: the row's `maxTokens`."""
     input_modalities: list[Literal["text", "image"]] = msgspec.field(default_factory=lambda: ["text"])
     """What it takes."""
+    price: Price | None = None
+    """What its tokens cost on this endpoint; unset: no cost is shown, unless the settings know one."""
     image_pixel_budget: int | None = None
     """Of the image path, which is not built: no effect."""
     image_max_bytes: int | None = None
@@ -92,11 +96,13 @@ class DeepSeekAdapter(LlmAdapter):
         keys: KeySources,
         *,
         identity: Callable[[LlmRequest], Mapping[str, str]] = lambda _: {},
+        catalogue: Callable[[], ModelCatalogue | None] = lambda: None,
     ) -> None:
         self.settings = settings
         self._http = http
         self._keys = keys
         self._identity = identity
+        self._catalogue = catalogue
 
     def provider_info(self, provider: str) -> ProviderInfo:
         return ProviderInfo(provider, DISPLAY_NAME)
@@ -105,10 +111,10 @@ class DeepSeekAdapter(LlmAdapter):
         return self.settings.retry_policy
 
     def list_models(self, provider: str) -> tuple[ModelInfo, ...]:
-        return tuple(_model_info(self.settings, provider, model) for model in self.settings.models)
+        return tuple(self._info(self.settings, provider, model.id) for model in self.settings.models)
 
     def resolve_model(self, provider: str, model: str) -> ModelInfo:
-        return _info(self.settings, provider, model)
+        return self._info(self.settings, provider, model)
 
     async def prepare(self, provider: str, model: str) -> Generation:
         settings = self.settings
@@ -118,7 +124,7 @@ class DeepSeekAdapter(LlmAdapter):
         def stream(request: LlmRequest) -> AsyncIterator[Chunk]:
             return self._stream(settings, request)
 
-        return Generation(_info(settings, provider, model), stream)
+        return Generation(self._info(settings, provider, model), stream)
 
     def stream(self, request: LlmRequest) -> AsyncIterator[Chunk]:
         return self._stream(self.settings, request)
@@ -149,14 +155,34 @@ class DeepSeekAdapter(LlmAdapter):
         thinking, effort = thinking_of(request, settings.thinking, settings.reasoning_effort)
         from dsh.llm.chat.call import stream_chat
 
+        async def known_models() -> Sequence[str]:
+            return [model.id for model in settings.models]
+
         chunks = stream_chat(
-            self._http, endpoint, request, DEEPSEEK, owner=self, thinking=thinking, effort=effort
+            self._http,
+            endpoint,
+            request,
+            DEEPSEEK,
+            owner=self,
+            thinking=thinking,
+            effort=effort,
+            known_models=known_models,
         )
         try:
             async for chunk in chunks:
                 yield chunk
         finally:
             await close_stream(chunks)
+
+    def _info(self, settings: DeepSeekSettings, provider: str, model: str) -> ModelInfo:
+        """What is said of a model by its id; one that nobody knows has the row's defaults."""
+        listed = next((entry for entry in settings.models if entry.id == model), None)
+        entry = listed or DeepSeekModel(id=model)
+        row = ModelFacts(name=entry.name, context_window=entry.context_window, price=entry.price)
+        # the shipped catalogue has no price here: DeepSeek's depend on the hour
+        vendor = "deepseek" if listed is None else None
+        known = known_of(self._catalogue(), provider, model, row=row, vendor=vendor)
+        return _model_info(settings, provider, entry, known)
 
     def _base_url(self, settings: DeepSeekSettings) -> str:
         """The base URL: configured, from the environment, or the public one."""
@@ -177,24 +203,22 @@ def _longest_wait_ms(policy: RetryPolicy) -> float | None:
     return policy.max_provider_delay_ms if policy.mode == "normal" else None
 
 
-def _info(settings: DeepSeekSettings, provider: str, model: str) -> ModelInfo:
-    """What is said of a model by its id; one outside the catalogue has the row's defaults."""
-    known = next((entry for entry in settings.models if entry.id == model), DeepSeekModel(id=model))
-    return _model_info(settings, provider, known)
-
-
-def _model_info(settings: DeepSeekSettings, provider: str, model: DeepSeekModel) -> ModelInfo:
+def _model_info(
+    settings: DeepSeekSettings, provider: str, model: DeepSeekModel, known: ModelFacts
+) -> ModelInfo:
     offered = ["off"] if settings.thinking == "disabled" else list(_EFFORTS)
     default = "off" if settings.thinking == "disabled" else settings.reasoning_effort or "high"
+    longest = known.max_output_tokens or settings.max_tokens
     return ModelInfo(
         provider=provider,
         id=model.id,
-        name=model.name or model.id,
+        name=known.name or model.id,
         description=model.description,
         input_modalities=("text",),  # images have no way onto this wire yet
-        context_window=model.context_window or settings.default_context_window,
-        default_max_tokens=model.max_tokens or settings.max_tokens,
+        context_window=known.context_window or settings.default_context_window,
+        default_max_tokens=model.max_tokens or min(settings.max_tokens, longest),
         reasoning=ReasoningInfo(tuple(_EFFORTS[name] for name in offered), default),
+        price=known.price,
     )
 
 
