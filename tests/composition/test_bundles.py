@@ -20,6 +20,7 @@ BASE: dict[str, dict[str, Any]] = {
     "llm": {},
     "llm-deepseek": {},
     "model-catalogue": {},
+    "llm-anthropic": {"config": {"providers": {"anthropic": {"apiKeyEnv": "ANTHROPIC_API_KEY"}}}},
     "llm-retry": {},
     "credentials": {},
     "settings": {},

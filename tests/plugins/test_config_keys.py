@@ -40,6 +40,7 @@ KEYS: dict[str, dict[str, Any]] = {
     "headless-runner": {"task": REQUIRED},
     "headless-startup": {},
     "llm": {},
+    "llm-anthropic": {"providers": {}},
     "llm-deepseek": {
         "apiKeyEnv": "DEEPSEEK_API_KEY", "maxTokens": 256_000, "defaultContextWindow": 1_000_000,
         "streamIdleTimeoutMs": 300_000, "baseURL": None, "thinking": None, "reasoningEffort": None,

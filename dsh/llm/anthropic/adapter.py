@@ -1,0 +1,187 @@
+"""The adapter of servers that speak Anthropic's Messages format: any number of routes.
+
+Light: what makes requests and reads replies is loaded with the first call.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+
+from dsh import __version__
+from dsh.capabilities.http import HttpClient, host_of
+from dsh.capabilities.model_catalogue import ModelCatalogue, ModelFacts, known_of
+from dsh.llm.adapter import Generation, LlmAdapter, ModelInfo, ProviderInfo, ReasoningInfo, RetryPolicy
+from dsh.llm.anthropic.route import EFFORTS, AnthropicRoute
+from dsh.llm.failure import LlmError
+from dsh.llm.request import LlmRequest
+from dsh.llm.stream import close_stream
+from dsh.llm.transport.credential import KeySources, ProviderKey, find_key
+from dsh.llm.transport.endpoint import Endpoint, base_url_problem, joined
+from dsh.session.chunk import Chunk
+
+DEFAULT_BASE_URL = "https://api.anthropic.com"
+API_VERSION = "2023-06-01"
+USER_AGENT = f"dsh/{__version__}"
+"""Attribution on every request."""
+
+_NO_KEY = ProviderKey("", "no key")
+
+
+class AnthropicAdapter(LlmAdapter):
+    """Serves the routes of one row. State: their current settings."""
+
+    def __init__(
+        self,
+        routes: Mapping[str, AnthropicRoute],
+        http: HttpClient,
+        keys: KeySources,
+        *,
+        catalogue: Callable[[], ModelCatalogue | None] = lambda: None,
+    ) -> None:
+        self.routes = dict(routes)
+        self._http = http
+        self._keys = keys
+        self._catalogue = catalogue
+
+    def provider_info(self, provider: str) -> ProviderInfo:
+        return ProviderInfo(provider, self._route(provider).shown_name(provider))
+
+    def retry_policy(self, provider: str) -> RetryPolicy:
+        return self._route(provider).policy
+
+    def list_models(self, provider: str) -> tuple[ModelInfo, ...]:
+        route = self._route(provider)
+        return tuple(self._info(route, provider, model.id) for model in route.models)
+
+    def resolve_model(self, provider: str, model: str) -> ModelInfo:
+        return self._info(self._route(provider), provider, model)
+
+    async def prepare(self, provider: str, model: str) -> Generation:
+        route = self._route(provider)
+        _check_model(route, provider, model)
+        with contextlib.suppress(LlmError):  # the call itself reports it
+            self._http.warm(self._base_url(route, provider))
+
+        def stream(request: LlmRequest) -> AsyncIterator[Chunk]:
+            return self._stream(route, request)
+
+        return Generation(self._info(route, provider, model), stream)
+
+    def stream(self, request: LlmRequest) -> AsyncIterator[Chunk]:
+        return self._stream(self._route(request.config.provider), request)
+
+    async def _stream(self, route: AnthropicRoute, request: LlmRequest) -> AsyncIterator[Chunk]:
+        provider, model = request.config.provider, request.config.model
+        _check_model(route, provider, model)
+        endpoint = self._endpoint(route, provider)
+        from dsh.llm.anthropic.call import stream_messages
+
+        chunks = stream_messages(
+            self._http,
+            endpoint,
+            request,
+            route,
+            owner=self,
+            context_window=self._facts(route, provider, model).context_window,
+            known_models=lambda: [entry.id for entry in route.models],
+        )
+        try:
+            async for chunk in chunks:
+                yield chunk
+        finally:
+            await close_stream(chunks)
+
+    def _endpoint(self, route: AnthropicRoute, provider: str) -> Endpoint:
+        base_url, name = self._base_url(route, provider), route.shown_name(provider)
+        key = _NO_KEY if route.keyless else find_key(self._keys, route.api_key_env or "", name)
+        headers = {header.lower(): value for header, value in route.headers.items()}
+        if key.value:
+            headers["x-api-key"] = key.value
+        policy = route.policy
+        return Endpoint(
+            url=joined(base_url, "v1/messages"),
+            headers={
+                **headers,
+                "anthropic-version": API_VERSION,
+                "content-type": "application/json",
+                "accept": "text/event-stream",
+                "accept-encoding": "identity",
+                "user-agent": USER_AGENT,
+            },
+            provider=name,
+            shown_url=host_of(base_url).rstrip("/"),
+            secret=key.value,
+            limits=route.limits,
+            longest_wait_ms=policy.max_provider_delay_ms if policy.mode == "normal" else None,
+            key_origin=key.where,
+        )
+
+    def _base_url(self, route: AnthropicRoute, provider: str) -> str:
+        """The base URL: configured, else from the process's environment, else the public one. A variable that
+        the route names and that is not set is an error: the key is meant for another place."""
+        where = f"llm-anthropic.providers.{provider}.baseURL"
+        url = (route.base_url or "").strip()
+        if not url and route.base_url_env is not None:
+            key, where = where, route.base_url_env
+            environment = self._keys.environment
+            variable = environment.get_from(where, ("process",)) if environment is not None else None
+            url = variable.value.strip() if variable is not None else ""
+            if not url:
+                raise LlmError.of(
+                    "MISSING_BASE_URL",
+                    f"route {provider} has no endpoint: set it with: export {where}=https://…, or set {key} "
+                    "in the settings or a patch",
+                )
+        url = url or DEFAULT_BASE_URL
+        if (problem := base_url_problem(url)) is not None:
+            raise LlmError.of(
+                "INVALID_BASE_URL", f"{where} {problem}; set it to one such as {DEFAULT_BASE_URL}"
+            )
+        return url
+
+    def _route(self, provider: str) -> AnthropicRoute:
+        found = self.routes.get(provider)
+        if found is None:
+            raise LlmError.of("NO_ADAPTER", f"row llm-anthropic has no route {provider!r} any more")
+        return found
+
+    def _facts(self, route: AnthropicRoute, provider: str, model: str) -> ModelFacts:
+        """What is known of a model: by the settings, by the route, by the shipped catalogue."""
+        entry = route.model(model)
+        row = ModelFacts(name=entry.name, context_window=entry.context_window)
+        return known_of(
+            self._catalogue(),
+            provider,
+            model,
+            row=row,
+            vendor="anthropic",
+            is_vendor_endpoint=self._is_public(route, provider),
+        )
+
+    def _is_public(self, route: AnthropicRoute, provider: str) -> bool:
+        try:
+            return host_of(self._base_url(route, provider)).rstrip("/") == DEFAULT_BASE_URL
+        except LlmError:
+            return False
+
+    def _info(self, route: AnthropicRoute, provider: str, model: str) -> ModelInfo:
+        entry, facts = route.model(model), self._facts(route, provider, model)
+        offered = ["off"] if route.style_of(model) == "none" else list(EFFORTS)
+        default = route.reasoning_effort if route.reasoning_effort in offered else "off"
+        return ModelInfo(
+            provider=provider,
+            id=model,
+            name=facts.name or model,
+            description=entry.description,
+            input_modalities=("text",),  # images have no way onto this wire yet
+            context_window=facts.context_window or route.default_context_window,
+            default_max_tokens=entry.max_tokens or route.default_max_tokens,
+            reasoning=ReasoningInfo(tuple(EFFORTS[name] for name in offered), default),
+            price=facts.price,
+        )
+
+
+def _check_model(route: AnthropicRoute, provider: str, model: str) -> None:
+    if route.strict_models and not any(entry.id == model for entry in route.models):
+        from dsh.llm.unknown_model import unknown_model
+
+        raise unknown_model(provider, model, [entry.id for entry in route.models])

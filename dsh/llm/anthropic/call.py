@@ -1,0 +1,59 @@
+"""One attempt on the Messages wire: the body out, the reply in. Loaded with the first call."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from dsh.capabilities.http import HttpClient
+from dsh.llm.anthropic.body import request_body
+from dsh.llm.anthropic.history import WireHistory
+from dsh.llm.anthropic.route import AnthropicRoute
+from dsh.llm.anthropic.translator import MessagesTranslator
+from dsh.llm.failure import LlmError
+from dsh.llm.request import LlmRequest
+from dsh.llm.stream import close_stream
+from dsh.llm.transport.attempt import Attempt
+from dsh.llm.transport.endpoint import Endpoint
+from dsh.llm.transport.translator import Failures
+from dsh.session.chunk import Chunk
+
+
+async def stream_messages(
+    http: HttpClient,
+    endpoint: Endpoint,
+    request: LlmRequest,
+    route: AnthropicRoute,
+    *,
+    owner: object,
+    context_window: int | None,
+    known_models: Callable[[], Sequence[str]],
+) -> AsyncIterator[Chunk]:
+    """The chunks of the reply.
+
+    Args:
+        owner: whose memory of the conversation is used.
+        context_window: of the model, where somebody said it.
+        known_models: asked where the server knows no such model, for names that it does know.
+
+    Raises:
+        LlmError: any failure of `spec/llm.md` §4.5 and §5.1.
+    """
+    config = request.config
+
+    def translator(failures: Failures) -> MessagesTranslator:
+        return MessagesTranslator(failures, context_window=context_window)
+
+    history = WireHistory() if request.memo is None else request.memo.of(owner, WireHistory)
+    body = request_body(request, route, history)
+    chunks = Attempt(http, endpoint, translator, signal=request.signal).stream(body)
+    try:
+        async for chunk in chunks:
+            yield chunk
+    except LlmError as error:
+        if error.failure.status not in (400, 404):
+            raise
+        from dsh.llm.unknown_model import is_unknown_model, told
+
+        if not is_unknown_model(error.failure, config.model):
+            raise
+        raise told(error, config.provider, config.model, known_models()) from error
+    finally:
+        await close_stream(chunks)

@@ -1,0 +1,165 @@
+"""A route of the Messages wire as people configure it, and what follows for its models."""
+
+import re
+from typing import Annotated, Literal
+
+import msgspec
+
+from dsh.capabilities.settings import CREDENTIAL_REF
+from dsh.llm.adapter import EffortInfo, RetryPolicy
+from dsh.llm.retry import RetryConfig
+from dsh.llm.transport.route import OWN_HEADERS, check_endpoint, check_headers, check_limits
+from dsh.llm.transport.watchdog import StreamLimits
+
+MIN_BUDGET = 1024
+"""The smallest thinking budget that the API takes, in tokens."""
+OWN = OWN_HEADERS | {"anthropic-version", "x-api-key"}
+"""Headers that a route cannot set."""
+
+Effort = Literal["off", "low", "medium", "high"]
+ThinkingStyle = Literal["auto", "budget", "adaptive", "none"]
+CacheRetention = Literal["none", "short", "long"]
+
+EFFORTS = {
+    "off": EffortInfo("off", "Off", "Answer without thinking"),
+    "low": EffortInfo("low", "Low", "Think briefly"),
+    "medium": EffortInfo("medium", "Medium", "Think for a while"),
+    "high": EffortInfo("high", "High", "Think thoroughly"),
+}
+
+_VERSION = re.compile(r"claude-[a-z]+-(\d{1,2})(?:-(\d{1,2}))?(?!\d)")
+_FIRST_ADAPTIVE = (4, 6)
+"""The first version whose models judge by themselves how long to think; later ones take nothing else."""
+
+
+class ThinkingBudgets(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, rename="camel"):
+    """How many tokens a model may think, for models that are given a budget."""
+
+    low: int = 2048
+    """Of effort `low`."""
+    medium: int = 4096
+    """Of effort `medium`."""
+    high: int = 6144
+    """Of effort `high`."""
+
+    def __post_init__(self) -> None:
+        if min(self.low, self.medium, self.high) < MIN_BUDGET:
+            raise ValueError(f"thinkingBudgets must be {MIN_BUDGET} or more")
+
+    def of(self, effort: str) -> int:
+        """The budget of an effort other than `off`, in tokens."""
+        return {"low": self.low, "medium": self.medium, "high": self.high}[effort]
+
+
+class AnthropicModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, rename="camel"):
+    """A model of a route. Models outside the list work as well, unless the route is strict."""
+
+    id: str
+    """What a request calls the model."""
+    name: str | None = None
+    """What people call it; unset: what the catalogue says, else its id."""
+    description: str | None = None
+    """One line about it, for lists."""
+    context_window: int | None = None
+    """In tokens; unset: what the catalogue says, else the route's `defaultContextWindow`."""
+    max_tokens: int | None = None
+    """Longest reply, in tokens; unset: the route's `defaultMaxTokens`."""
+    thinking_style: ThinkingStyle | None = None
+    """How this model is made to think; unset: as the route says."""
+
+    def __post_init__(self) -> None:
+        if not self.id.strip():
+            raise ValueError("models must have ids")
+        if any(limit is not None and limit <= 0 for limit in (self.context_window, self.max_tokens)):
+            raise ValueError(f"contextWindow and maxTokens of model {self.id} must be above 0")
+
+
+class AnthropicRoute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, rename="camel"):
+    """One route of the row `llm-anthropic`: an endpoint that speaks Anthropic's Messages format."""
+
+    display_name: str | None = None
+    """What people call the route; unset: `Anthropic` for the route `anthropic`, else the route's name."""
+    api_key_env: Annotated[str, CREDENTIAL_REF] | None = None
+    """Name of the key, as an environment variable or in the credentials file; never the key itself."""
+    keyless: bool = False
+    """The server takes requests without a key: none is looked for, none is sent."""
+    base_url: str | None = msgspec.field(default=None, name="baseURL")
+    """Endpoint, without `/v1/messages`; unset: `baseURLEnv`, else the public one of Anthropic."""
+    base_url_env: str | None = msgspec.field(default=None, name="baseURLEnv")
+    """Name of the variable of the process that holds the endpoint where `baseURL` is unset."""
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
+    """More headers for each request, such as `anthropic-beta`. Never a key."""
+    models: list[AnthropicModel] = msgspec.field(default_factory=list)
+    """What is known of each model."""
+    strict_models: bool = False
+    """Refuse models that are not in `models`."""
+    default_context_window: int = 200_000
+    """Window of models of which nothing else is known, in tokens."""
+    default_max_tokens: int = 8192
+    """Longest reply with its thinking, in tokens, where neither the request nor the model says otherwise."""
+    reasoning_effort: Effort = "off"
+    """Effort of requests that ask for none."""
+    thinking_style: ThinkingStyle = "auto"
+    """`budget` gives a number of tokens, `adaptive` the effort by its name, `none` is for models that cannot
+    think. `auto`: `adaptive` for Claude models from version 4.6 on, else `budget`."""
+    thinking_budgets: ThinkingBudgets = ThinkingBudgets()
+    """Tokens by effort, for `budget`."""
+    cache_retention: CacheRetention = "short"
+    """How long the stable beginning of a request is cached: five minutes, an hour (`long`), or not at all."""
+    stream_idle_timeout_ms: float = 300_000
+    """Longest silence while something is waited for."""
+    first_token_timeout_ms: float | None = None
+    """Longest wait for the first piece of a reply; unset: no limit of its own."""
+    total_timeout_ms: float | None = None
+    """Longest reply in time; unset: no limit."""
+    retry_policy: RetryConfig = msgspec.field(default_factory=RetryConfig)
+    """When a failed request is repeated, and how long is waited before."""
+
+    def __post_init__(self) -> None:
+        if self.display_name is not None and not self.display_name.strip():
+            raise ValueError("displayName is blank")
+        check_endpoint(base_url=self.base_url, base_url_env=self.base_url_env, api_key_env=self.api_key_env)
+        if self.api_key_env is None and not self.keyless:
+            raise ValueError("a route has an apiKeyEnv, or keyless: true")
+        check_headers(self.headers, OWN)
+        check_limits(self.stream_idle_timeout_ms, self.first_token_timeout_ms, self.total_timeout_ms)
+        if self.default_max_tokens <= 0 or self.default_context_window <= 0:
+            raise ValueError("defaultMaxTokens and defaultContextWindow must be above 0")
+        ids = [model.id for model in self.models]
+        if len(set(ids)) < len(ids):
+            raise ValueError("models must have ids, each of them once")
+        if self.strict_models and not ids:
+            raise ValueError("strictModels without models allows none; list them in models")
+        if self.thinking_style == "none" and self.reasoning_effort != "off":
+            raise ValueError(f"thinkingStyle is none, so reasoningEffort cannot be {self.reasoning_effort}")
+
+    def shown_name(self, route: str) -> str:
+        """The display name of this route."""
+        return self.display_name or ("Anthropic" if route == "anthropic" else route)
+
+    def model(self, model: str) -> AnthropicModel:
+        """What the route says of a model; nothing but its id where it is not listed."""
+        return next((entry for entry in self.models if entry.id == model), AnthropicModel(id=model))
+
+    def style_of(self, model: str) -> ThinkingStyle:
+        """How this model is made to think; never `auto`."""
+        style = self.model(model).thinking_style or self.thinking_style
+        if style != "auto":
+            return style
+        found = _VERSION.search(model)
+        version = (int(found[1]), int(found[2] or 0)) if found else (0, 0)
+        return "adaptive" if version >= _FIRST_ADAPTIVE else "budget"
+
+    @property
+    def limits(self) -> StreamLimits:
+        """How long a call may take."""
+        return StreamLimits(
+            idle_ms=self.stream_idle_timeout_ms,
+            first_token_ms=self.first_token_timeout_ms,
+            total_ms=self.total_timeout_ms,
+        )
+
+    @property
+    def policy(self) -> RetryPolicy:
+        """The retry policy as the registry keeps it."""
+        return self.retry_policy.policy()

@@ -1,0 +1,314 @@
+"""The Messages wire, inwards: the events of a reply into chunks."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from dsh.llm.anthropic.event import WireBlock, WireDelta, WireEvent, decode_event, merge_usage, usage_of
+from dsh.llm.anthropic.replay import replay_state
+from dsh.llm.failure import LlmError, LlmFailure
+from dsh.llm.transport.reply import SharedTexts, new_call_id
+from dsh.llm.transport.sse import SseEvent
+from dsh.llm.transport.translator import Failures
+from dsh.session.chunk import (
+    BlockEnd,
+    BlockStart,
+    Chunk,
+    Finish,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    UsageChunk,
+)
+
+MAX_SHOWN_PAYLOAD_CHARS = 120
+MAX_CODE_CHARS = 64
+
+_CODES = {
+    "api_error": "SERVER",
+    "authentication_error": "AUTH",
+    "billing_error": "QUOTA",
+    "invalid_request_error": "INVALID_REQUEST",
+    "not_found_error": "HTTP_404",
+    "overloaded_error": "SERVER",
+    "permission_error": "AUTH",
+    "rate_limit_error": "RATE_LIMIT",
+    "request_too_large": "INVALID_REQUEST",
+    "timeout_error": "TIMEOUT",
+}
+"""Failure codes by `error.type`."""
+_KINDS = {"end_turn": "stop", "stop_sequence": "stop", "tool_use": "tool-calls", "max_tokens": "max-tokens"}
+"""Finish reasons by `stop_reason`."""
+_STOPPED = {
+    "refusal": ("REFUSAL", "the model refused to answer"),
+    "pause_turn": ("PAUSE_TURN", "the server paused a turn of its own tools, which are not used here"),
+    "model_context_window_exceeded": (
+        "CONTEXT_WINDOW_EXCEEDED",
+        "the reply reached the end of the model's context window",
+    ),
+}
+_DELTAS = {
+    "text_delta": "text",
+    "thinking_delta": "reasoning",
+    "signature_delta": "reasoning",
+    "input_json_delta": "tool-call",
+}
+"""What kind of block a delta belongs to; other deltas say nothing that is kept."""
+
+
+class _Block:
+    """One block while it arrives."""
+
+    __slots__ = ("call_id", "data", "given", "index", "kind", "name", "pieces", "signature")
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        """`text`, `reasoning`, `tool-call`; empty for a block of the server's own that is passed over."""
+        self.index = -1
+        """Among the blocks of the reply; -1 as long as there is nothing in it."""
+        self.pieces: list[str] = []
+        self.signature = ""
+        self.data = ""
+        """Thinking that only the provider can read."""
+        self.call_id = ""
+        self.name = ""
+        self.given: Any = None
+        """Arguments that came whole with the block's start."""
+
+    def entry(self) -> dict[str, Any] | None:
+        """What its wire wants to see again of it."""
+        if self.data:
+            return {"type": "redacted_thinking", "data": self.data}
+        return {"type": "thinking", "signature": self.signature} if self.signature else None
+
+    def block(self) -> dict[str, Any]:
+        text = "".join(self.pieces)
+        if self.kind == "tool-call":
+            return {"type": "tool-call", "id": self.call_id, "name": self.name, "arguments": text}
+        return {"type": self.kind, "text": text}
+
+
+class MessagesTranslator:
+    """Implements `Translator`. A block ends where the wire ends it; usage and finish wait for the end."""
+
+    end_mark = "message_stop"
+
+    def __init__(
+        self,
+        failures: Failures,
+        *,
+        context_window: int | None = None,
+        new_id: Callable[[], str] = new_call_id,
+    ) -> None:
+        """
+        Args:
+            context_window: of the model in tokens, where it is known: a prompt that is reported to be larger
+                was not read whole.
+        """
+        self._failures = failures
+        self._window = context_window
+        self._new_id = new_id
+        self._shared = SharedTexts()
+        self._arriving: dict[int, _Block] = {}
+        self._blocks: list[_Block] = []
+        self._ids: set[str] = set()
+        self._usage: dict[str, int] = {}
+        self._stop_reason: str | None = None
+        self._stop_details: Any = None
+
+    def push(self, name: bytes, payload: bytes, out: list[Chunk]) -> bool:
+        if not payload or payload.isspace() or (payload[:1] == b"[" and payload.strip() == b"[DONE]"):
+            return False
+        if name == b"error":
+            raise self._failure(payload)
+        try:
+            event = decode_event(payload)
+        except ValueError as error:
+            shown = self._failures.shown(payload[:2000].decode("utf-8", "replace"))[:MAX_SHOWN_PAYLOAD_CHARS]
+            raise LlmError.of(
+                "MALFORMED_RESPONSE", f"the stream holds an event that cannot be read: {shown!r}"
+            ) from error
+        kind = event.type or name.decode("utf-8", "replace")
+        if kind == "content_block_delta":
+            if event.delta is not None:
+                self._delta(event.index, event.delta, out)
+        elif kind == "message_stop":
+            return True
+        elif kind == "error" or event.error:
+            raise self._failure(payload)
+        else:
+            self._other(kind, event, out)
+        return False
+
+    def is_whole(self, tail: SseEvent | None, out: list[Chunk]) -> bool:
+        if tail is None:
+            return False
+        name, payload = tail
+        try:
+            kind = decode_event(payload).type
+        except ValueError:
+            kind = ""
+        if kind in ("message_stop", "error") or name == b"error":
+            return self.push(name, payload, out)
+        return False
+
+    def finish(self) -> list[Chunk]:
+        out: list[Chunk] = []
+        for index in sorted(self._arriving):
+            self._close(index, out)
+        usage = usage_of(self._usage)
+        if usage is not None:
+            out.append(UsageChunk(usage))
+        reason = self._reason()
+        state = None if reason["kind"] == "error" else replay_state([block.entry() for block in self._blocks])
+        out.append(Finish(reason, UNSET if state is None else state))
+        return out
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def _other(self, kind: str, event: WireEvent, out: list[Chunk]) -> None:
+        if kind == "content_block_start":
+            if event.index in self._arriving:
+                self._close(event.index, out)
+            self._arriving[event.index] = self._started(event.content_block or WireBlock(), out)
+        elif kind == "content_block_stop":
+            if event.index in self._arriving:
+                self._close(event.index, out)
+        elif kind == "message_start":
+            merge_usage(self._usage, event.usage if event.message is None else event.message.usage)
+        elif kind == "message_delta":
+            merge_usage(self._usage, event.usage)
+            if event.delta is not None and isinstance(event.delta.stop_reason, str):
+                self._stop_reason = event.delta.stop_reason
+                self._stop_details = event.delta.stop_details
+
+    def _started(self, wire: WireBlock, out: list[Chunk]) -> _Block:
+        if wire.type == "text":
+            block = _Block("text")
+            self._text(block, wire.text, out)
+        elif wire.type == "thinking":
+            block = _Block("reasoning")
+            self._text(block, wire.thinking, out)
+            self._sign(block, wire.signature, out)
+        elif wire.type == "redacted_thinking":
+            block = _Block("reasoning")
+            block.data = wire.data or ""
+            self._open(block, out)
+        elif wire.type == "tool_use":
+            block = _Block("tool-call")
+            block.name = wire.name or ""
+            block.call_id = wire.id if wire.id and wire.id not in self._ids else self._new_id()
+            block.given = wire.input
+            self._ids.add(block.call_id)
+            self._open(block, out)
+            out.append(ToolCallDelta(block.index, block.call_id, block.name, ""))
+        else:
+            block = _Block("")
+        return block
+
+    def _delta(self, at: int, delta: WireDelta, out: list[Chunk]) -> None:
+        kind = _DELTAS.get(delta.type)
+        if kind is None:
+            return
+        block = self._arriving.get(at)
+        if block is None and kind != "tool-call":
+            block = self._arriving[at] = _Block(kind)  # a server that opens no blocks
+        if block is None or (block.kind and block.kind != kind):
+            held = f"a block of kind {block.kind}" if block is not None else "no block"
+            raise LlmError.of(
+                "MALFORMED_RESPONSE",
+                f"the stream holds a {delta.type} for block {at}, and there is {held}",
+            )
+        if not block.kind:
+            return
+        if kind == "text":
+            self._text(block, delta.text, out)
+        elif kind == "reasoning":
+            self._text(block, delta.thinking, out)
+            self._sign(block, delta.signature, out)
+        elif delta.partial_json:
+            self._arguments(block, self._shared.of(delta.partial_json), out)
+
+    def _text(self, block: _Block, text: str | None, out: list[Chunk]) -> None:
+        if not text:
+            return
+        if block.index < 0:
+            self._open(block, out)
+        text = self._shared.of(text)
+        block.pieces.append(text)
+        is_text = block.kind == "text"
+        out.append(TextDelta(block.index, text) if is_text else ReasoningDelta(block.index, text))
+
+    def _sign(self, block: _Block, signature: str | None, out: list[Chunk]) -> None:
+        if signature:
+            if block.index < 0:
+                self._open(block, out)
+            block.signature += signature
+
+    def _arguments(self, block: _Block, text: str, out: list[Chunk]) -> None:
+        block.pieces.append(text)
+        out.append(ToolCallDelta(block.index, block.call_id, UNSET, text))
+
+    def _open(self, block: _Block, out: list[Chunk]) -> None:
+        block.index = len(self._blocks)
+        self._blocks.append(block)
+        out.append(BlockStart(block.index, block.kind))
+
+    def _close(self, at: int, out: list[Chunk]) -> None:
+        block = self._arriving.pop(at)
+        if block.index < 0:
+            return
+        if block.kind == "tool-call" and not block.pieces:
+            given = block.given if isinstance(block.given, (dict, str)) and block.given else {}
+            text = given if isinstance(given, str) else msgspec.json.encode(given).decode()
+            self._arguments(block, text, out)
+        out.append(BlockEnd(block.index, block.block()))
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def _failure(self, payload: bytes) -> LlmError:
+        """The failure behind an error event, by its type where it has one that is known."""
+        error = self._failures.of_event(payload)
+        try:
+            facts = decode_event(payload).error
+        except ValueError:
+            facts = None
+        code = _CODES.get(str(facts.get("type"))) if isinstance(facts, dict) else None
+        found = error.failure.code
+        if code is None or (found in ("QUOTA", "CONTEXT_WINDOW_EXCEEDED") and code != "AUTH"):
+            return error
+        return LlmError(msgspec.structs.replace(error.failure, code=code), hint=error.hint)
+
+    def _reason(self) -> dict[str, Any]:
+        wire = self._stop_reason
+        prompt = sum(count for member, count in self._usage.items() if member != "output_tokens")
+        if self._window is not None and prompt > self._window:
+            return _failed(
+                "CONTEXT_WINDOW_EXCEEDED",
+                f"the prompt of {prompt} tokens is larger than the model's window of {self._window}",
+            )
+        kind = _KINDS.get(wire or "end_turn")
+        if kind == "max-tokens" and not self._blocks and self._usage.get("output_tokens") == 0:
+            return _failed("CONTEXT_WINDOW_EXCEEDED", "the prompt left the model no room for a single token")
+        if kind in ("stop", "tool-calls") and not self._blocks:
+            return _failed("EMPTY_RESPONSE", "the model's reply is empty")
+        if kind is not None:
+            return {"kind": kind}
+        shown = self._failures.shown(wire or "")
+        code, message = _STOPPED.get(wire or "", ("", f"model stopped: {shown}"))
+        if not code:
+            code = re.sub(r"[^A-Z0-9]+", "_", shown.upper()).strip("_")
+            if not 0 < len(code) <= MAX_CODE_CHARS:
+                code = "UNKNOWN_FINISH_REASON"
+        details = self._stop_details
+        said = details.get("explanation") if isinstance(details, dict) else None
+        if isinstance(said, str) and said.strip():
+            message += f": {self._failures.shown(said)}"
+        return _failed(code, message)
+
+
+def _failed(code: str, message: str) -> dict[str, Any]:
+    return {"kind": "error", "failure": LlmFailure(message, code).to_json()}
