@@ -1,5 +1,6 @@
 """One call of a model as a script knows it: what is answered, and where it was recorded."""
 
+from collections.abc import Collection, Sequence
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -7,8 +8,10 @@ import msgspec
 from dsh.llm.adapter import ModelInfo
 from dsh.llm.request import Purpose
 from dsh.llm.script.entry import ScriptEntry
+from dsh.llm.script.error import UNFINISHED_CALL, ScriptError
 
-Cut: TypeAlias = Literal["cancelled", "crashed"]
+Cut: TypeAlias = Literal["cancelled", "crashed", "raised"]
+"""Why a stream has no end in the log: the caller cancelled, the process died, or the stream raised."""
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,7 +29,30 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     model: ModelInfo | None = None
     """Route and model it was made on, and what the adapter of that time knew of it."""
     cut: Cut | None = None
-    """Its stream has no end in the log: the caller cancelled it, or the process died. The entry hangs."""
+    """Set where its stream has no end in the log; the entry then hangs after what had come."""
     is_needed: bool = True
     """False: the log does not tell whether this call was made at all; it is passed over where nobody makes
     it."""
+
+
+_PLAYABLE: tuple[Cut, ...] = ("cancelled",)
+
+
+def check_whole(calls: Sequence[Call], *, allowed: Collection[Cut] = _PLAYABLE) -> None:
+    """Check that it is known of every call what the model did.
+
+    Args:
+        allowed: the cuts that the caller can play.
+
+    Raises:
+        ScriptError: `SCRIPT_UNFINISHED_CALL`.
+    """
+    for number, call in enumerate(calls):
+        if call.cut is not None and call.cut not in allowed:
+            why = "the process died" if call.cut == "crashed" else "nobody cancelled it: the stream raised"
+            raise ScriptError(
+                UNFINISHED_CALL,
+                f"the model's reply at seq {call.seq} (turn {call.turn}, step {call.step}) has no finish, "
+                f"and {why}",
+                hint=f"give an override for call {number}",
+            )

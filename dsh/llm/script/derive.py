@@ -9,37 +9,49 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dsh.llm.failure import LlmFailure
-from dsh.llm.script.call import Call, Cut
+from dsh.llm.script.call import Call, Cut, check_whole
 from dsh.llm.script.entry import Chunks, Hang, Throw
-from dsh.llm.script.error import UNFINISHED_CALL, ScriptError
+from dsh.llm.script.error import INVALID, ScriptError
 from dsh.llm.script.route import RouteReader
 from dsh.session.chunk import BlockEnd, BlockStart, Chunk, Finish, UsageChunk, chunk_from_json
 from dsh.session.chunk_run import ChunkRun, Entry
+from dsh.session.error import InvalidEvent
 from dsh.session.event import SessionEvent
 from dsh.session.value import encode
 
 NOT_RECORDED = "NOT_RECORDED"
 """Code of a failure that the log only mentions, such as that of a summary that did not come about."""
-_OVERRIDE = "give an override for this call"
 
 
 def recorded_calls(entries: Iterable[Entry], *, start: int = 0) -> list[Call]:
-    """Every model call of a log, auxiliary ones included.
+    """Every model call of a log, auxiliary ones included. Replies that were cut off hang (`Call.cut`).
 
     Args:
         start: the seq from which on calls count; what stands before only says which model is asked. For a
             child session that is its `seedLength`.
 
     Raises:
-        ScriptError: `SCRIPT_UNFINISHED_CALL`, a stream ended without a finish and nobody had cancelled it.
+        ScriptError: `SCRIPT_UNFINISHED_CALL`, a stream raised; `SCRIPT_INVALID`, as `derived_calls`.
+    """
+    calls = derived_calls(entries, start=start)
+    check_whole(calls, allowed=("cancelled", "crashed"))
+    return calls
+
+
+def derived_calls(entries: Iterable[Entry], *, start: int = 0) -> list[Call]:
+    """The same, with streams that raised as calls with the cut `raised`, for an override to replace.
+
+    Raises:
+        ScriptError: `SCRIPT_INVALID`, an event that calls are made of lacks what it must have.
     """
     walk = _Walk(start)
     for entry in entries:
-        if isinstance(entry, ChunkRun):
-            for event in entry.events():
-                walk.chunk(event)
-        else:
-            walk.see(entry)
+        for event in entry.events() if isinstance(entry, ChunkRun) else (entry,):
+            try:
+                walk.see(event)
+            except (KeyError, TypeError, AttributeError, ValueError, InvalidEvent) as error:
+                told = str(error) if isinstance(error, InvalidEvent) else "its data is not what it must be"
+                raise ScriptError(INVALID, f"seq {event.seq}: {event.type}: {told}") from None
     return walk.end()
 
 
@@ -60,21 +72,19 @@ class _Walk:
         self._opened_at = 0
         self._summaries: dict[str, int] = {}
         """Compactions under way without a summary: the seq of their start by id."""
-        self._titles: list[tuple[SessionEvent, int]] = []
-        """Title requests without an answer yet, and their places among the calls."""
+        self._titles: list[SessionEvent] = []
+        """Title requests without an answer yet."""
 
     def see(self, event: SessionEvent) -> None:
         self._routes.see(event)
         match event.type:
             case "assistant/chunk":
-                self.chunk(event)
+                self._chunk(event)
             case "step/start":
                 self._at, self._attempt = (event.data["turn"], event.data["step"]), 0
                 self._maybe_made, self._opened_at = True, event.seq
             case "request/digest":
                 self._open(event.seq)
-            case "step/end" | "llm/retry":
-                self._maybe_made = self._maybe_made and event.type == "step/end"
             case "turn/end":
                 self._turn_ended(event)
             case "compaction/start":
@@ -84,15 +94,16 @@ class _Walk:
             case "compaction/end":
                 self._compaction_ended(event)
             case "session/title-llm-request":
-                self._titles.append((event, len(self._calls)))
+                self._titles.append(event)
             case "session/title":
                 self._titled(event)
 
-    def chunk(self, event: SessionEvent) -> None:
+    def _chunk(self, event: SessionEvent) -> None:
         data = event.data
         at = (data["turn"], data["step"])
         if self._first is not None and at != self._at:
-            raise _unfinished(self._first, self._at)
+            self._add(Hang(tuple(self._chunks)), "raised")
+            self._attempt = 0
         self._at = at
         if self._first is None or not self._chunks:
             self._open(event.seq)
@@ -137,10 +148,8 @@ class _Walk:
         is_needed, self._maybe_made = self._first is not None, False
         if kind == "aborted":
             self._add(Hang(tuple(self._chunks)), "cancelled", is_needed=is_needed)
-        elif kind == "interrupted":
-            self._add(Hang(tuple(self._chunks)), "crashed")
         else:
-            raise _unfinished(self._first or self._opened_at, self._at)
+            self._add(Hang(tuple(self._chunks)), "crashed" if kind == "interrupted" else "raised")
 
     def _summary(self, event: SessionEvent) -> None:
         data = event.data
@@ -170,9 +179,9 @@ class _Walk:
     def _titled(self, event: SessionEvent) -> None:
         source = event.data.get("source", {})
         if source.get("kind") == "provider" and self._titles:
-            request, _ = self._titles.pop(0)
+            request = self._titles.pop(0)
             title = {"type": "text", "text": event.data["title"]}
-            self._title(request, Chunks((*whole_reply([title], None),)))
+            self._title(request, Chunks(whole_reply([title], None)))
 
     def _title(self, request: SessionEvent, entry: Chunks | Throw) -> None:
         route = request.data.get("route", {})
@@ -182,7 +191,7 @@ class _Walk:
     def end(self) -> list[Call]:
         if self._first is not None:
             self._add(Hang(tuple(self._chunks)), "crashed")
-        for request, _ in self._titles:
+        for request in self._titles:
             failure = LlmFailure("no title came of this request when it was recorded", NOT_RECORDED)
             self._title(request, Throw((), failure))
         return self._calls
@@ -213,13 +222,3 @@ def whole_reply(blocks: Iterable[Mapping[str, Any]], usage: Mapping[str, Any] | 
     if usage is not None:
         chunks.append(UsageChunk(dict(usage)))
     return (*chunks, Finish({"kind": "stop"}))
-
-
-def _unfinished(seq: int, at: tuple[int, int]) -> ScriptError:
-    turn, step = at
-    return ScriptError(
-        UNFINISHED_CALL,
-        f"the model's reply at seq {seq} (turn {turn}, step {step}) has no finish, and nobody cancelled it: "
-        "its stream raised",
-        hint=_OVERRIDE,
-    )

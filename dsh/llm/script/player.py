@@ -1,17 +1,22 @@
 """Plays a script: the next entry for each call, chunk by chunk (`spec/llm.md` §8)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
+from typing import Protocol
+
+import msgspec
 
 from dsh.kernel import Cancelled, CancelToken
-from dsh.llm.adapter import LlmAdapter, ModelInfo
+from dsh.llm.adapter import LlmAdapter, ModelInfo, ProviderInfo, RetryPolicy
 from dsh.llm.failure import LlmError
 from dsh.llm.request import LlmRequest
 from dsh.llm.script.call import Call
 from dsh.llm.script.entry import Hang, ScriptEntry, Throw
 from dsh.llm.script.error import EXHAUSTED, UNCONSUMED, ScriptError
-from dsh.session.chunk import Chunk
+from dsh.llm.script.placeholder import filled, filled_chunks, request_text
+from dsh.llm.stream import close_stream
+from dsh.session.chunk import Chunk, Finish
 
 
 class Script:
@@ -61,6 +66,15 @@ class Script:
             EXHAUSTED, f"the model is asked for {asked}, but {found}", hint="record the session again"
         )
 
+    def of(self, session_id: str | None) -> "Script":
+        """Itself, whoever calls."""
+        return self
+
+    @property
+    def sole(self) -> "Script":
+        """Itself."""
+        return self
+
     @property
     def following(self) -> Call | None:
         """The call that comes next in the turns; None at the end."""
@@ -88,28 +102,84 @@ class Script:
             )
 
 
-class ScriptAdapter(LlmAdapter):
-    """One script as an adapter of whatever route it is registered for. State: the script's."""
+class ScriptSource(Protocol):
+    """Where the script of a session is found: one script, or several by session (`binding.Scripts`)."""
 
-    def __init__(self, script: Script, models: Iterable[ModelInfo] = (), *, pace_ms: float = 0) -> None:
-        self.script = script
+    def of(self, session_id: str | None) -> Script: ...
+
+    @property
+    def sole(self) -> Script | None: ...
+
+
+class ScriptAdapter(LlmAdapter):
+    """Scripts as the adapter of whatever routes it is registered for. State: the scripts'."""
+
+    def __init__(
+        self,
+        scripts: ScriptSource,
+        models: Iterable[ModelInfo] = (),
+        *,
+        pace_ms: float = 0,
+        policies: Mapping[str, RetryPolicy] | None = None,
+        names: Mapping[str, str] | None = None,
+    ) -> None:
+        """
+        Args:
+            models: what is known of models, by route and id; the first entry counts.
+            pace_ms: how long to wait before each chunk.
+            policies: retry policies by route, where it is not the default one.
+            names: what routes are called, where it is not their id.
+        """
+        self.scripts = scripts
         self._models = tuple(models)
         self._pace_ms = pace_ms
+        self._policies, self._names = dict(policies or {}), dict(names or {})
+
+    def provider_info(self, provider: str) -> ProviderInfo:
+        return ProviderInfo(provider, self._names.get(provider, provider))
+
+    def retry_policy(self, provider: str) -> RetryPolicy:
+        return self._policies.get(provider, RetryPolicy())
 
     def list_models(self, provider: str) -> tuple[ModelInfo, ...]:
         return tuple(info for info in self._models if info.provider == provider)
 
     def resolve_model(self, provider: str, model: str) -> ModelInfo:
-        """As the next call was recorded, where it is on this model; else as the recording knows it."""
-        call = self.script.following
-        known = self._models if call is None or call.model is None else (call.model, *self._models)
+        """As the next call was recorded, where that is known; else as `models` say."""
+        following = None if self.scripts.sole is None else self.scripts.sole.following
+        known = self._models
+        if following is not None and following.model is not None:
+            known = (following.model, *known)
         for info in known:
             if (info.provider, info.id) == (provider, model):
                 return info
         return ModelInfo(provider=provider, id=model, name=model)
 
-    def stream(self, request: LlmRequest) -> AsyncIterator[Chunk]:
-        return play(self.script.take(request).entry, request.signal, pace_ms=self._pace_ms)
+    async def stream(self, request: LlmRequest) -> AsyncIterator[Chunk]:
+        """The next reply. Raises as `Scripts.of`, `Script.take`, `filled_chunks` and `play`."""
+        entry = self.scripts.of(request.session_id).take(request).entry
+        full = filled_chunks(entry.chunks, lambda text: filled(text, request_text(request.messages)))
+        if full is not entry.chunks:
+            entry = msgspec.structs.replace(entry, chunks=full)
+        chunks = play(entry, request.signal, pace_ms=self._pace_ms)
+        try:
+            async for chunk in chunks:
+                yield chunk
+        finally:
+            await close_stream(chunks)
+
+
+async def finished(adapter: LlmAdapter, request: LlmRequest) -> AsyncIterator[Chunk]:
+    """The adapter's stream as the registry hands it on: what it raises becomes a terminal finish."""
+    chunks = adapter.stream(request)
+    try:
+        async for chunk in chunks:
+            yield chunk
+    except LlmError as error:
+        kind = "aborted" if request.signal is not None and request.signal.cancelled else "error"
+        yield Finish({"kind": kind, "failure": error.failure.to_json()})
+    finally:
+        await close_stream(chunks)
 
 
 async def play(entry: ScriptEntry, signal: CancelToken | None, *, pace_ms: float = 0) -> AsyncIterator[Chunk]:
