@@ -95,8 +95,8 @@ def _decode_again(payload: bytes) -> WireEvent:
 
 
 def merge_usage(known: dict[str, int], value: Any) -> None:
-    """Add a report of usage to what is known. Reports are cumulative: the later one counts, but for members
-    it leaves out or leaves at 0."""
+    """Add a report of usage to what is known. Reports are cumulative, so the later one counts; one that says
+    0 of the input, as some servers do at the end, says nothing of it."""
     if not isinstance(value, dict):
         return
     for member in (
@@ -108,7 +108,7 @@ def merge_usage(known: dict[str, int], value: Any) -> None:
         found = value.get(member)
         if isinstance(found, (int, float)) and not isinstance(found, bool):
             count = int(found) if 0 <= found <= 2**53 - 1 else 0
-            known[member] = count or known.get(member, 0)
+            known[member] = count if count or member == "output_tokens" else known.get(member, 0)
 
 
 def usage_of(known: dict[str, int]) -> dict[str, Any] | None:

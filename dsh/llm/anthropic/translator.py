@@ -114,6 +114,8 @@ class MessagesTranslator:
         self._shared = SharedTexts()
         self._arriving: dict[int, _Block] = {}
         self._blocks: list[_Block] = []
+        self._held: list[_Block] = []
+        """Thinking that was signed but not shown. It counts once something follows it."""
         self._ids: set[str] = set()
         self._usage: dict[str, int] = {}
         self._stop_reason: str | None = None
@@ -192,7 +194,7 @@ class MessagesTranslator:
         elif wire.type == "thinking":
             block = _Block("reasoning")
             self._text(block, wire.thinking, out)
-            self._sign(block, wire.signature, out)
+            block.signature = wire.signature or ""
         elif wire.type == "redacted_thinking":
             block = _Block("reasoning")
             block.data = wire.data or ""
@@ -228,7 +230,7 @@ class MessagesTranslator:
             self._text(block, delta.text, out)
         elif kind == "reasoning":
             self._text(block, delta.thinking, out)
-            self._sign(block, delta.signature, out)
+            block.signature += delta.signature or ""
         elif delta.partial_json:
             self._arguments(block, self._shared.of(delta.partial_json), out)
 
@@ -242,17 +244,15 @@ class MessagesTranslator:
         is_text = block.kind == "text"
         out.append(TextDelta(block.index, text) if is_text else ReasoningDelta(block.index, text))
 
-    def _sign(self, block: _Block, signature: str | None, out: list[Chunk]) -> None:
-        if signature:
-            if block.index < 0:
-                self._open(block, out)
-            block.signature += signature
-
     def _arguments(self, block: _Block, text: str, out: list[Chunk]) -> None:
         block.pieces.append(text)
         out.append(ToolCallDelta(block.index, block.call_id, UNSET, text))
 
     def _open(self, block: _Block, out: list[Chunk]) -> None:
+        held, self._held = self._held, []
+        for silent in held:
+            self._open(silent, out)
+            out.append(BlockEnd(silent.index, silent.block()))
         block.index = len(self._blocks)
         self._blocks.append(block)
         out.append(BlockStart(block.index, block.kind))
@@ -260,6 +260,8 @@ class MessagesTranslator:
     def _close(self, at: int, out: list[Chunk]) -> None:
         block = self._arriving.pop(at)
         if block.index < 0:
+            if block.signature:
+                self._held.append(block)
             return
         if block.kind == "tool-call" and not block.pieces:
             given = block.given if isinstance(block.given, (dict, str)) and block.given else {}
