@@ -20,6 +20,13 @@ BASE: dict[str, dict[str, Any]] = {
     "llm": {},
     "llm-deepseek": {},
     "model-catalogue": {},
+    "llm-openai": {
+        "config": {
+            "providers": {
+                "openai-compatible": {"apiKeyEnv": "OPENAI_API_KEY", "baseURLEnv": "OPENAI_BASE_URL"}
+            }
+        }
+    },
     "llm-anthropic": {"config": {"providers": {"anthropic": {"apiKeyEnv": "ANTHROPIC_API_KEY"}}}},
     "llm-retry": {},
     "credentials": {},

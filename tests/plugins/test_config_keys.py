@@ -46,6 +46,7 @@ KEYS: dict[str, dict[str, Any]] = {
         "streamIdleTimeoutMs": 300_000, "baseURL": None, "thinking": None, "reasoningEffort": None,
     },
     "llm-offline": {},
+    "llm-openai": {"providers": {}},
     "llm-retry": {},
     "model-catalogue": {"models": {}},
     "permission": {"defaultPreset": None},
