@@ -1,0 +1,79 @@
+"""What a request asks for beside its messages: on the wire, or refused by name; dropped in silence never."""
+
+from typing import Any
+
+import pytest
+
+from dsh.llm.failure import LlmError
+from dsh.llm.request import LlmCallConfig, LlmRequest
+from dsh.session.message import user_message
+from dsh.testing.mock_server.part import Text, whole
+from tests.aio import aio
+from tests.contract.wire.wires import MemoryLine, Reply, Wire, in_memory, over_wires
+from tests.llm.build import schema
+
+
+async def asked(line: MemoryLine, **config: Any) -> Reply:
+    """One call with these settings; a refusal while it is prepared counts like one while it is made."""
+    call = await line.llm.prepare_call(LlmCallConfig(line.wire.route, "m", **config))
+    request = LlmRequest(config=call.config, messages=(user_message("hello"),), tools=(schema("read"),))
+    return Reply([chunk async for chunk in call.stream(request)])
+
+
+@over_wires
+@pytest.mark.parametrize(
+    ("option", "value", "spellings"),
+    [
+        ("temperature", 0.25, ("temperature",)),
+        ("max_tokens", 77, ("max_tokens", "max_completion_tokens")),
+        ("stop", ("END", "\n\n"), ("stop", "stop_sequences")),
+    ],
+)
+@aio
+async def test_an_option_is_on_the_wire_or_refused(
+    wire: Wire, option: str, value: Any, spellings: tuple[str, ...]
+) -> None:
+    async with in_memory(wire, wire.plan(whole(Text("x")))) as line:
+        reply = await asked(line, **{option: value})
+
+        if reply.code:
+            assert reply.code == "UNSUPPORTED_OPTION"
+            assert line.sent == []
+            return
+        body = line.sent[0].body
+        [sent] = [body[name] for name in spellings if name in body]
+        assert sent == (list(value) if isinstance(value, tuple) else value)
+
+
+@over_wires
+@aio
+async def test_an_effort_nobody_offers_is_refused_before_anything_is_sent(wire: Wire) -> None:
+    async with in_memory(wire) as line:
+        with pytest.raises(LlmError) as refused:
+            await asked(line, reasoning_effort="enormous")
+
+        assert refused.value.code == "UNSUPPORTED_REASONING_EFFORT"
+        assert line.sent == []
+
+
+@over_wires
+@aio
+async def test_every_effort_that_is_offered_can_be_asked_for(wire: Wire) -> None:
+    plans = [wire.plan(whole(Text("x")))] * 8
+    async with in_memory(wire, *plans) as line:
+        offered = line.llm.resolve_model_info(wire.route, "m").reasoning
+        for effort in offered.efforts if offered else ():
+            assert (await asked(line, reasoning_effort=effort.id)).code == "", effort
+
+
+@over_wires
+@aio
+async def test_tools_the_model_and_the_stream_are_in_every_request(wire: Wire) -> None:
+    async with in_memory(wire, wire.plan(whole(Text("x")))) as line:
+        await asked(line)
+        body = line.sent[0].body
+
+        assert (body["model"], body["stream"]) == ("m", True)
+        [tool] = body["tools"]
+        assert tool.get("function", tool)["name"] == "read"
+        assert line.sent[0].url.endswith(wire.dialect.path)
