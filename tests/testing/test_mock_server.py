@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from dsh.testing.mock_server import BEHAVIOURS, RANDOM_WEIGHTS, MockModelServer, MockOptions, scripted
+from dsh.testing.mock_server import BEHAVIOURS, RANDOM_WEIGHTS, MockModelServer, MockOptions, Rules, scripted
 from tests.aio import aio
 
-BODY = b'{"model": "m", "messages": []}'
+BODY = b'{"model": "m", "stream": true, "messages": [{"role": "user", "content": "hi"}]}'
 
 
 def post(
@@ -71,7 +71,8 @@ def test_wrong_requests_consume_nothing() -> None:
         base, url = server.base_url, f"{server.base_url}/chat/completions"
         key = {"authorization": "Bearer k"}
 
-        assert post(f"{base}/models", headers=key)[0] == 404
+        assert post(f"{base}/completions", headers=key)[0] == 404
+        assert post(f"{base}/models", headers=key)[0] == 405
         assert post(url, method="GET", headers=key)[0] == 405
         assert post(url)[0] == 401
         assert post(url, headers={"authorization": "Bearer x"})[0] == 401
@@ -160,7 +161,7 @@ async def test_a_client_that_leaves_is_noticed() -> None:
 
 @aio
 async def test_a_chunked_request_body_is_read_and_connections_are_kept() -> None:
-    async with MockModelServer(["success"], repeat_last=True) as server:
+    async with MockModelServer(["success"], repeat_last=True, rules=Rules(is_strict=False)) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         for _ in range(2):
             writer.write(b"POST /chat/completions HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n")

@@ -11,7 +11,9 @@ or body consumes nothing.
 from dsh.testing.mock_server.behaviour import BEHAVIOURS, RANDOM_WEIGHTS
 from dsh.testing.mock_server.plan import MockOptions
 from dsh.testing.mock_server.reply import scripted
-from dsh.testing.mock_server.server import Entry, MockModelServer, RecordedRequest
+from dsh.testing.mock_server.script import Entry
+from dsh.testing.mock_server.server import MockModelServer, RecordedRequest, RefusedRequest
+from dsh.testing.mock_server.strict.rules import Rules
 
 __all__ = [
     "BEHAVIOURS",
@@ -20,5 +22,7 @@ __all__ = [
     "MockModelServer",
     "MockOptions",
     "RecordedRequest",
+    "RefusedRequest",
+    "Rules",
     "scripted",
 ]

@@ -16,7 +16,8 @@ from typing import Any
 
 from dsh.testing.mock_server.behaviour import BEHAVIOURS
 from dsh.testing.mock_server.plan import MockOptions
-from dsh.testing.mock_server.server import Entry, MockModelServer, RecordedRequest
+from dsh.testing.mock_server.script import Entry
+from dsh.testing.mock_server.server import MockModelServer, RecordedRequest
 
 _TEXT_OPTIONS = (
     "success_text",

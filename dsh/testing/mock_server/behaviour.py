@@ -7,7 +7,7 @@ wrong is in `quirk`.
 from collections.abc import Callable, Mapping
 from typing import TypeAlias, get_args
 
-from dsh.testing.mock_server.dialect.base import Dialect
+from dsh.testing.mock_server.dialect.base import Dialect, streamed
 from dsh.testing.mock_server.part import (
     Call,
     End,
@@ -45,7 +45,7 @@ Reply: TypeAlias = Callable[[MockOptions], list[Part]]
 
 def _reply(reply: Reply) -> Behaviour:
     """The behaviour of a reply that every dialect can put on the wire."""
-    return lambda d, o: Plan(steps=tuple(d.steps(reply(o), o)))
+    return lambda d, o: streamed(d, reply(o), o)
 
 
 def _fault(kind: FaultKind) -> Behaviour:
@@ -118,12 +118,12 @@ def _unicode_separators(o: MockOptions) -> list[Part]:
 
 def _split_utf8(d: Dialect, o: MockOptions) -> Plan:
     """Every character of several bytes is cut in the middle."""
-    sent = Plan(steps=tuple(d.steps(whole(Text("héllo wörld 🏷 한국어")), o))).sent()
+    sent = streamed(d, whole(Text("héllo wörld 🏷 한국어")), o).sent()
     return Plan(steps=tuple(sent[at : at + 7] for at in range(0, len(sent), 7)))
 
 
 def _sent(d: Dialect, o: MockOptions) -> bytes:
-    return Plan(steps=tuple(d.steps(_success(o), o))).sent()
+    return streamed(d, _success(o), o).sent()
 
 
 def _json_error(d: Dialect, o: MockOptions) -> Plan:
@@ -170,8 +170,8 @@ COMMON: Mapping[str, Behaviour] = {
     "stream_eof": _reply(lambda o: [Opening()]),
     "partial_eof": _reply(lambda o: [Opening(), *said(o.partial_text, o)]),
     "stall": lambda d, o: Plan(steps=(Stall(),)),
-    "malformed_json": _reply(lambda o: [Opening(), b"data: {not-json\n\n", End()]),
-    "malformed_event": lambda d, o: Plan(steps=tuple(d.steps([d.malformed, End()], o))),
+    "malformed_json": lambda d, o: streamed(d, [Opening(), d.garbled, End()], o),
+    "malformed_event": lambda d, o: streamed(d, [d.malformed, End()], o),
     "wrong_content_type": lambda d, o: Plan(headers=JSON_HEADERS, steps=tuple(d.steps(_success(o), o))),
     **_FAULTS,
     "no_content": lambda d, o: Plan(status=204, headers={}),
@@ -196,6 +196,8 @@ COMMON: Mapping[str, Behaviour] = {
 BEHAVIOURS: Mapping[str, Behaviour] = {**COMMON, **CHAT_QUIRKS}
 """What the chat-completions dialects play."""
 ANTHROPIC_BEHAVIOURS: Mapping[str, Behaviour] = {**COMMON, **ANTHROPIC_QUIRKS}
+ALL_BEHAVIOURS: tuple[str, ...] = tuple(dict.fromkeys((*BEHAVIOURS, *ANTHROPIC_BEHAVIOURS)))
+"""The names of all, whatever the dialect."""
 
 
 def behaviours(dialect: str) -> Mapping[str, Behaviour]:

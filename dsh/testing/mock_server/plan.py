@@ -38,6 +38,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     status: int = 200
     headers: Mapping[str, str] = msgspec.field(default_factory=lambda: STREAM_HEADERS)
     steps: tuple[Step, ...] = ()
+    calls: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """The tool calls it makes, by id, and the reasoning before each."""
 
     def sent(self) -> bytes:
         """All bytes of the body, as if there were no pauses."""

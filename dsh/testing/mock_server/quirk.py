@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dsh.testing.mock_server.dialect.anthropic import PING, typed
-from dsh.testing.mock_server.dialect.base import Dialect
+from dsh.testing.mock_server.dialect.base import Dialect, streamed
 from dsh.testing.mock_server.dialect.chat import tool_call
 from dsh.testing.mock_server.part import Call, End, Fault, Opening, Part, said, whole
 from dsh.testing.mock_server.plan import MockOptions, Plan, pieces
@@ -13,7 +13,7 @@ Quirk = Callable[[Dialect, MockOptions], Plan]
 
 
 def _reply(reply: Callable[[MockOptions], list[Part]]) -> Quirk:
-    return lambda d, o: Plan(steps=tuple(d.steps(reply(o), o)))
+    return lambda d, o: streamed(d, reply(o), o)
 
 
 def _in_band_error(o: MockOptions) -> list[Part]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dsh.testing.mock_server.dialect.base import Dialect
+from dsh.testing.mock_server.dialect.base import Dialect, streamed
 from dsh.testing.mock_server.dialect.chat import DEEPSEEK
 from dsh.testing.mock_server.dialect.sse import compact
 from dsh.testing.mock_server.part import Call, Part, Reasoning, Redacted, Text, Usage, whole
@@ -47,11 +47,13 @@ def scripted(reply: Mapping[str, Any], dialect: Dialect = DEEPSEEK) -> Plan:
         raw = body.encode() if isinstance(body, str) else compact(body)
         headers = {**JSON_HEADERS, **reply.get("headers", {})}
         return Plan(status=reply["status"], headers=headers, steps=(raw,))
-    sent: list[Step]
+    sent: tuple[Step, ...]
+    calls: Mapping[str, str] = {}
     if "raw" in reply:
-        sent = [text.encode("utf-8", "surrogateescape") for text in reply["raw"]]
+        sent = tuple(text.encode("utf-8", "surrogateescape") for text in reply["raw"])
     else:
-        sent = dialect.steps(_parts(reply, dialect), MockOptions())
+        plan = streamed(dialect, _parts(reply, dialect), MockOptions())
+        sent, calls = plan.steps, plan.calls
     steps: list[Step] = []
     for item in sent:
         steps.append(item)
@@ -59,7 +61,7 @@ def scripted(reply: Mapping[str, Any], dialect: Dialect = DEEPSEEK) -> Plan:
             steps.append(Pause(reply["delay_ms"]))
     if reply.get("cut"):
         steps.append(Reset())
-    return Plan(steps=tuple(steps))
+    return Plan(steps=tuple(steps), calls=calls)
 
 
 def _parts(reply: Mapping[str, Any], dialect: Dialect) -> list[Part]:

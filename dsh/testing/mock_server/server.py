@@ -1,32 +1,29 @@
-"""The mock model server: its script, what consumes it, what it records."""
+"""The mock model server: what it accepts, what consumes its script, what it records."""
 
 import asyncio
 import contextlib
 import json
-import math
-import random
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from dsh.testing.mock_server.behaviour import BEHAVIOURS, RANDOM_WEIGHTS, behaviours
 from dsh.testing.mock_server.connection import Connection, Counter
 from dsh.testing.mock_server.dialect.anthropic import ANTHROPIC
 from dsh.testing.mock_server.dialect.base import Dialect
 from dsh.testing.mock_server.dialect.chat import DEEPSEEK, OPENAI
-from dsh.testing.mock_server.plan import MockOptions, Outcome, Plan
-from dsh.testing.mock_server.reply import scripted
+from dsh.testing.mock_server.dialect.sse import compact
+from dsh.testing.mock_server.plan import JSON_HEADERS, MockOptions, Outcome, Plan
+from dsh.testing.mock_server.script import Entry, Script
+from dsh.testing.mock_server.strict.anthropic import check_anthropic
+from dsh.testing.mock_server.strict.chat import check_chat
+from dsh.testing.mock_server.strict.look import RequestProblem
+from dsh.testing.mock_server.strict.rules import Issued, Rules
 
 ChatSpelling: TypeAlias = Literal["deepseek", "openai"]
-Entry: TypeAlias = str | Mapping[str, Any] | Callable[[Any], Mapping[str, Any]]
-"""A behaviour's name, a free-form reply, or what makes one of a request's decoded body."""
 MAX_HEAD_BYTES = 1024 * 1024
-MAX_SEED = 2**32 - 1
 MAX_PORT = 65_535
-ALL = tuple(dict.fromkeys((*BEHAVIOURS, *behaviours("anthropic"))))
-"""Every behaviour of any dialect."""
 SESSION_HEADER = "x-deepseek-harness-session-id"
 
 
@@ -39,6 +36,8 @@ class RecordedRequest(msgspec.Struct, rename="camel", kw_only=True):
     """The entry of the script; `scripted` for a free-form reply, made or given."""
     behavior: str
     """What was played: the choice, where the entry was `random`."""
+    dialect: str
+    """`deepseek`, `openai` or `anthropic`."""
     path: str
     headers: dict[str, str]
     raw_body: bytes
@@ -53,21 +52,13 @@ class RecordedRequest(msgspec.Struct, rename="camel", kw_only=True):
         return json.loads(self.raw_body)
 
 
-def _check_entry(entry: object) -> None:
-    if isinstance(entry, Mapping):
-        scripted(entry)
-    elif callable(entry):
-        return
-    elif entry != "random" and entry not in ALL:
-        raise ValueError(f"unknown behaviour {entry!r}; known: random, {', '.join(ALL)}")
+class RefusedRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One request that was not accepted: a wrong path, method, key or body."""
 
-
-def _check_weights(weights: Mapping[str, object]) -> None:
-    if unknown := set(weights) - set(ALL):
-        raise ValueError(f"weights for unknown behaviours {sorted(unknown)}; known: {', '.join(ALL)}")
-    sound = all(isinstance(weight, int | float) and 0 <= weight < math.inf for weight in weights.values())
-    if not sound or not any(weights.values()):
-        raise ValueError(f"random weights are numbers from 0, one of them above it; found {weights}")
+    status: int
+    reason: str
+    path: str
+    raw_body: bytes
 
 
 class MockModelServer:
@@ -81,6 +72,8 @@ class MockModelServer:
         api_key: str | None = None,
         options: MockOptions | None = None,
         dialect: ChatSpelling = "deepseek",
+        rules: Rules | None = None,
+        models: Sequence[str] = ("mock",),
         seed: int = 0,
         random_weights: Mapping[str, float] | None = None,
         sessions: Mapping[str, Sequence[Entry]] | None = None,
@@ -93,6 +86,8 @@ class MockModelServer:
             repeat_last: play the last entry again for ever, else 500 once the script is used up.
             api_key: the key to insist on, in the header of the request's dialect.
             dialect: how chat completions are spelled; requests to `…/messages` are always Anthropic's.
+            rules: how strict it is about requests.
+            models: what `GET …/models` lists.
             seed: of the choices of `random`, 0 to 2^32-1.
             sessions: scripts of their own for requests that carry this session id in the session header.
             observe: called with `request` and `result`.
@@ -100,26 +95,24 @@ class MockModelServer:
         Raises:
             ValueError: the script, the weights, the port or the seed cannot be.
         """
-        self.options = options or MockOptions()
-        weights = dict(RANDOM_WEIGHTS if random_weights is None else random_weights)
-        for entry in (*script, *(e for own in (sessions or {}).values() for e in own)):
-            _check_entry(entry)
-        _check_weights(weights)
         if not 0 <= port <= MAX_PORT:
             raise ValueError(f"a port is 0 to {MAX_PORT}, found {port}")
-        if not 0 <= seed <= MAX_SEED:
-            raise ValueError(f"the seed of random is 0 to {MAX_SEED}, found {seed}")
+        self.options = options or MockOptions()
+        self.rules = rules or Rules()
         self.seed = seed
         self.requests: list[RecordedRequest] = []
+        self.refused: list[RefusedRequest] = []
         self.connections = 0
         """Connections accepted so far."""
+        self.listings = 0
+        """Requests for the list of models that were answered."""
+        self._script = Script(
+            script, sessions or {}, repeat_last=repeat_last, seed=seed, weights=random_weights
+        )
         self._chat: Dialect = OPENAI if dialect == "openai" else DEEPSEEK
-        self._scripts = {"": tuple(script), **{k: tuple(v) for k, v in (sessions or {}).items()}}
-        self._cursors: dict[str, int] = {}
-        self._repeat_last = repeat_last
+        self._issued = Issued()
+        self._models = tuple(models)
         self._api_key = api_key
-        self._random = random.Random(seed)
-        self._weights = weights
         self._host, self._port = host, port
         self._observe = observe
         self._server: asyncio.Server | None = None
@@ -132,7 +125,7 @@ class MockModelServer:
 
     @property
     def anthropic_url(self) -> str:
-        """The base URL of the Messages API, which its clients follow by `/v1/messages`."""
+        """The base URL of the Messages API; its clients add `/v1/messages`."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self._port}"
 
@@ -220,13 +213,26 @@ class MockModelServer:
 
     async def _exchange(self, connection: "Connection") -> bool:
         """Answer one request; False when the connection is over."""
-        method, path, headers = await connection.head()
+        method, target, headers = await connection.head()
         body = await connection.body(headers)
-        dialect = self._dialect(path)
-        refusal = self._refusal(dialect, method, path, headers, body)
-        if refusal is not None:
-            return await connection.play(refusal, Counter()) == "completed"
-        plan, record = self._next(dialect, path, headers, body)
+        path = target.partition("?")[0]
+        dialect = self._dialect(path, headers)
+        if method == "GET" and path.endswith("/models") and self._is_let_in(dialect, headers):
+            self.listings += 1
+            listing = Plan(headers=JSON_HEADERS, steps=(compact(dialect.models(self._models)),))
+            return await connection.play(listing, Counter()) == "completed"
+        try:
+            request = self._accepted(dialect, method, path, headers, body)
+        except _Refusal as refusal:
+            self.refused.append(
+                RefusedRequest(status=refusal.status, reason=str(refusal), path=target, raw_body=body)
+            )
+            answer = dialect.failure(refusal.status, str(refusal), refusal.code)
+            return await connection.play(answer, Counter()) == "completed"
+        plan, record = self._next(dialect, target, headers, body, request)
+        return await self._play(connection, plan, record)
+
+    async def _play(self, connection: "Connection", plan: Plan, record: RecordedRequest) -> bool:
         self.requests.append(record)
         self._observe("request", record)
         counter = Counter()
@@ -240,60 +246,68 @@ class MockModelServer:
             self._observe("result", record)
         return record.outcome in ("completed", "server_error")
 
-    def _dialect(self, path: str) -> Dialect:
-        return ANTHROPIC if path.partition("?")[0].endswith(ANTHROPIC.path) else self._chat
+    def _dialect(self, path: str, headers: Mapping[str, str]) -> Dialect:
+        of_anthropic = path.endswith(ANTHROPIC.path) or "anthropic-version" in headers
+        return ANTHROPIC if of_anthropic else self._chat
 
-    def _refusal(
+    def _is_let_in(self, dialect: Dialect, headers: Mapping[str, str]) -> bool:
+        return self._api_key is None or dialect.key(headers) == self._api_key
+
+    def _accepted(
         self, dialect: Dialect, method: str, path: str, headers: Mapping[str, str], body: bytes
-    ) -> Plan | None:
-        if not path.partition("?")[0].endswith(dialect.path):
-            return dialect.failure(404, f"no such path: {path}")
-        if method != "POST":
-            return dialect.failure(405, f"no such method here: {method}")
-        if self._api_key is not None and dialect.key(headers) != self._api_key:
-            return dialect.failure(401, "Incorrect API key provided", "invalid_api_key")
+    ) -> Any:
+        """The decoded body.
+
+        Raises:
+            _Refusal: the request is wrong.
+        """
+        listing = path.endswith("/models")
+        if not listing and not path.endswith(dialect.path):
+            raise _Refusal(404, f"no such path: {path}")
+        if method != ("GET" if listing else "POST"):
+            raise _Refusal(405, f"no such method here: {method}")
+        if not self._is_let_in(dialect, headers):
+            raise _Refusal(401, "Incorrect API key provided", "invalid_api_key")
         try:
-            json.loads(body)
+            request = json.loads(body)
         except ValueError:
-            return dialect.failure(400, "the body is not JSON")
-        return None
+            raise _Refusal(400, "the body is not JSON") from None
+        if self.rules.is_strict:
+            try:
+                self._check(dialect, headers, request)
+            except RequestProblem as problem:
+                raise _Refusal(400, str(problem)) from None
+        return request
+
+    def _check(self, dialect: Dialect, headers: Mapping[str, str], request: object) -> None:
+        if dialect is ANTHROPIC:
+            check_anthropic(request, headers, self.rules, self._issued)
+        else:
+            check_chat(request, dialect.name, self.rules, self._issued)
 
     def _next(
-        self, dialect: Dialect, path: str, headers: dict[str, str], body: bytes
+        self, dialect: Dialect, path: str, headers: dict[str, str], body: bytes, request: Any
     ) -> tuple[Plan, RecordedRequest]:
-        session = headers.get(SESSION_HEADER, "")
-        key = session if session in self._scripts else ""
-        script, at = self._scripts[key], self._cursors.get(key, 0)
-        self._cursors[key] = at + 1
-        if at >= len(script) and self._repeat_last and script:
-            at = len(script) - 1
-        entry: Entry | None = script[at] if at < len(script) else None
-        name = "scripted"
-        if entry is None:
-            name = "exhausted"
-            plan = dialect.failure(500, "the script of the mock server is used up", "MOCK_SCRIPT_EXHAUSTED")
-        elif isinstance(entry, str):
-            name = entry
-            if entry == "random":
-                name = self._random.choices(list(self._weights), list(self._weights.values()))[0]
-            plan = self._play(dialect, name)
-        else:
-            plan = scripted(entry(json.loads(body)) if callable(entry) else entry, dialect)
-        headers_out = {**dialect.request_id(self.options.request_id), **plan.headers}
+        entry = self._script.next(headers.get(SESSION_HEADER, ""))
+        name, plan = self._script.plan(entry, dialect.asked(request), self.options, request)
+        if plan.calls:
+            self._issued.remember(str(request.get("model", "")), plan.calls)
         record = RecordedRequest(
             attempt=len(self.requests) + 1,
             script_behavior=entry if isinstance(entry, str) else name,
             behavior=name,
+            dialect=dialect.name,
             path=path,
             headers=headers,
             raw_body=body,
         )
-        return msgspec.structs.replace(plan, headers=headers_out), record
+        named = {**dialect.request_id(self.options.request_id), **plan.headers}
+        return msgspec.structs.replace(plan, headers=named), record
 
-    def _play(self, dialect: Dialect, name: str) -> Plan:
-        behaviour = behaviours(dialect.name).get(name)
-        if behaviour is None:
-            return dialect.failure(
-                500, f"the {dialect.name} dialect has no behaviour {name}", "MOCK_NO_BEHAVIOUR"
-            )
-        return behaviour(dialect, self.options)
+
+class _Refusal(Exception):
+    """Why a request consumes nothing."""
+
+    def __init__(self, status: int, reason: str, code: str = "") -> None:
+        super().__init__(reason)
+        self.status, self.code = status, code

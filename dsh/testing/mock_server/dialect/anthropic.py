@@ -166,6 +166,10 @@ class AnthropicDialect(msgspec.Struct, frozen=True):
         return "/messages"
 
     @property
+    def garbled(self) -> bytes:
+        return b"event: content_block_delta\ndata: {not-json\n\n"
+
+    @property
     def malformed(self) -> bytes:
         return typed({"type": "content_block_delta", "index": "first", "delta": None})
 
@@ -176,6 +180,9 @@ class AnthropicDialect(msgspec.Struct, frozen=True):
         for part in said:
             writer.put(part)
         return writer.sent
+
+    def asked(self, request: Any) -> "AnthropicDialect":
+        return self
 
     def error(self, fault: Fault, options: MockOptions) -> Plan:
         headers = dict(JSON_HEADERS)

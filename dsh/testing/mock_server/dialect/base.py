@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from dsh.testing.mock_server.part import Fault, Part
+from dsh.testing.mock_server.part import Call, Fault, Part, Reasoning
 from dsh.testing.mock_server.plan import MockOptions, Plan, Step
 
 
@@ -19,11 +19,18 @@ class Dialect(Protocol):
         """How the path of a model call ends."""
 
     @property
+    def garbled(self) -> bytes:
+        """An event that is no JSON."""
+
+    @property
     def malformed(self) -> bytes:
         """An event that is JSON, but of a wrong shape."""
 
     def steps(self, parts: Iterable[Part], options: MockOptions) -> list[Step]:
         """A reply on the wire."""
+
+    def asked(self, request: Any) -> "Dialect":
+        """The dialect as it answers this request: some of it is told only where it is asked for."""
 
     def error(self, fault: Fault, options: MockOptions) -> Plan:
         """An HTTP error with a JSON body."""
@@ -39,3 +46,16 @@ class Dialect(Protocol):
 
     def request_id(self, value: str) -> Mapping[str, str]:
         """The header that names a request."""
+
+
+def streamed(dialect: Dialect, parts: Iterable[Part], options: MockOptions) -> Plan:
+    """The plan of a streamed reply, with the calls it makes."""
+    said = list(parts)
+    calls: dict[str, str] = {}
+    reasoning = ""
+    for part in said:
+        if isinstance(part, Reasoning):
+            reasoning += part.text
+        elif isinstance(part, Call):
+            calls[part.id] = reasoning
+    return Plan(steps=tuple(dialect.steps(said, options)), calls=calls)

@@ -85,10 +85,15 @@ class ChatDialect(msgspec.Struct, frozen=True):
     """DeepSeek: `reasoning_content`, cache hits and misses. OpenAI: `reasoning`, details, usage last."""
 
     name: Literal["deepseek", "openai"] = "deepseek"
+    tells_usage: bool = True
 
     @property
     def path(self) -> str:
         return "/chat/completions"
+
+    @property
+    def garbled(self) -> bytes:
+        return b"data: {not-json\n\n"
 
     @property
     def malformed(self) -> bytes:
@@ -131,8 +136,10 @@ class ChatDialect(msgspec.Struct, frozen=True):
     def _finish(self, part: Finish) -> list[bytes]:
         reason = REASONS.get(part.reason, part.reason)
         usage = self.usage(part.usage) if isinstance(part.usage, Usage) else part.usage
-        if self.name == "deepseek" or usage is None:
+        if self.name == "deepseek":
             return [delta({"content": ""}, reason, usage)]
+        if usage is None or not self.tells_usage:
+            return [delta({}, reason)]
         return [delta({}, reason), event({**_chunk([]), "usage": usage})]
 
     def usage(self, used: Usage) -> dict[str, Any]:
@@ -151,6 +158,11 @@ class ChatDialect(msgspec.Struct, frozen=True):
         if used.reasoning or self.name == "openai":
             counts["completion_tokens_details"] = {"reasoning_tokens": used.reasoning}
         return counts
+
+    def asked(self, request: Any) -> "ChatDialect":
+        options = request.get("stream_options") if isinstance(request, Mapping) else None
+        wants = isinstance(options, Mapping) and options.get("include_usage") is True
+        return msgspec.structs.replace(self, tells_usage=wants) if self.name == "openai" else self
 
     def error(self, fault: Fault, options: MockOptions) -> Plan:
         headers = dict(JSON_HEADERS)
