@@ -74,6 +74,9 @@ def stats(
     rows: Annotated[
         bool, typer.Option("--rows", help="The storage instead: rows, packed rows, what they save.")
     ] = False,
+    requests: Annotated[
+        bool, typer.Option("--requests", help="Also each model request: its tokens, its cost.")
+    ] = False,
     as_json: AsJson = False,
     root: Root = "",
     profile: Profile = "",
@@ -81,7 +84,7 @@ def stats(
     """Show tokens, times, tools, and a timeline of the steps."""
     from dsh.cli.sessions.stats import stats as body
 
-    raise typer.Exit(body(target, Place(root, profile), rows=rows, as_json=as_json))
+    raise typer.Exit(body(target, Place(root, profile), rows=rows, requests=requests, as_json=as_json))
 
 
 def verify(

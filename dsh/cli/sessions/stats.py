@@ -5,10 +5,12 @@ from typing import Any
 
 from dsh.cli.columns import padded, width
 from dsh.cli.report import describe
+from dsh.cli.sessions import requests as one_by_one
 from dsh.cli.sessions import storage
 from dsh.cli.sessions.output import line, write
 from dsh.cli.sessions.place import Place
 from dsh.cli.sessions.reading import failed, opened
+from dsh.cli.sessions.requests import KINDS, usd
 from dsh.cli.sessions.sink import to_output
 from dsh.cli.sessions.target import find_log
 from dsh.cli.sessions.terminal import Look, look_of_output
@@ -19,6 +21,7 @@ from dsh.errors import CompositionError, DshError, UsageError
 from dsh.masking import masked
 from dsh.persistence.view import LogView
 from dsh.session.projection.price import Price
+from dsh.session.projection.requests import requests as requests_of
 from dsh.session.projection.stats import STATS, view
 from dsh.session.projection.unit import fold
 from dsh.session.value import encode
@@ -27,11 +30,12 @@ SHORTEST_MS = 100
 """From this writing time on a speed says something."""
 
 
-def stats(target: str, place: Place, *, rows: bool, as_json: bool) -> int:
+def stats(target: str, place: Place, *, rows: bool, requests: bool, as_json: bool) -> int:
     """Print the figures of one session. Answers the exit code; a log that cannot be opened is 1.
 
     Args:
         rows: those of its storage instead.
+        requests: each model request too.
 
     Raises:
         CompositionError, UsageError: of the place, not of the log.
@@ -47,13 +51,17 @@ def stats(target: str, place: Place, *, rows: bool, as_json: bool) -> int:
     price_of = _prices().get
     figures = view(fold(STATS, walk()), price_of)
     turns = timeline(walk())
+    each = one_by_one.as_json(requests_of(walk()), price_of) if requests else []
     if as_json:
         shown = {"session": session.header.id, "log": log.place, "stats": figures, "timeline": turns}
+        if requests:
+            shown["requests"] = each
         write(encode(shown) + b"\n")
         return 0
     look = look_of_output()
     to_output(_facts(_head(session, log.place, figures), look))
     to_output(_tables(figures, look))
+    to_output(_each(each, look))
     to_output(_timeline(turns, look))
     return 0
 
@@ -107,13 +115,10 @@ def _cost_in_words(figures: Mapping[str, Any]) -> str:
     if not figures["tokens"]:
         return "no tokens were reported"
     if figures["costUsd"] is not None:
-        return _usd(figures["costUsd"])
+        return usd(figures["costUsd"])
     unpriced = [route for route, used in figures["tokens"].items() if used["costUsd"] is None]
-    return f"not known: the settings have no price for {', '.join(map(line, unpriced))}"
-
-
-def _usd(cost: float) -> str:
-    return f"${cost:.4f}" if cost < 1 else f"${cost:,.2f}"
+    known = f"{usd(figures['knownCostUsd'])} and more" if figures["knownCostUsd"] else "not known"
+    return f"{known}: no price is known for all of {', '.join(map(line, unpriced))}"
 
 
 def _facts(facts: Sequence[tuple[str, str]] | Iterator[tuple[str, str]], look: Look) -> Iterator[str]:
@@ -124,10 +129,10 @@ def _facts(facts: Sequence[tuple[str, str]] | Iterator[tuple[str, str]], look: L
 def _tables(figures: Mapping[str, Any], look: Look) -> Iterator[str]:
     tokens = figures["tokens"]
     if tokens:
-        kinds = [kind for kind in _KINDS if any(used[kind] for used in tokens.values())]
-        table = [["tokens by route", *(_KINDS[kind] for kind in kinds), "cost"]]
+        kinds = [kind for kind in KINDS if any(used[kind] for used in tokens.values())]
+        table = [["tokens by route", *(KINDS[kind] for kind in kinds), "cost"]]
         for route, used in tokens.items():
-            cost = "-" if used["costUsd"] is None else _usd(used["costUsd"])
+            cost = "-" if used["costUsd"] is None else usd(used["costUsd"])
             table.append([line(masked(route)), *(f"{used[kind]:,}" for kind in kinds), cost])
         yield "\n"
         yield from _table(table, look)
@@ -141,21 +146,19 @@ def _tables(figures: Mapping[str, Any], look: Look) -> Iterator[str]:
         yield from _table(table, look)
 
 
-_KINDS = {
-    "input": "input",
-    "output": "output",
-    "cacheRead": "cache read",
-    "cacheWrite": "cache write",
-    "reasoning": "reasoning",
-}
+def _each(requests: Sequence[Mapping[str, Any]], look: Look) -> Iterator[str]:
+    if requests:
+        yield "\n"
+        yield from _table(one_by_one.table(requests), look, names=2)
 
 
-def _table(table: list[list[str]], look: Look) -> Iterator[str]:
+def _table(table: list[list[str]], look: Look, *, names: int = 1) -> Iterator[str]:
     """Names on the left, figures under each other on the right."""
     widths = [max(map(width, column)) for column in zip(*table, strict=True)]
     for position, row in enumerate(table):
-        cells = [padded(row[0], widths[0])]
-        cells += [" " * (size - width(cell)) + cell for cell, size in zip(row[1:], widths[1:], strict=True)]
+        columns = list(zip(row, widths, strict=True))
+        cells = [padded(cell, size) for cell, size in columns[:names]]
+        cells += [" " * (size - width(cell)) + cell for cell, size in columns[names:]]
         text = "  ".join(cells).rstrip()
         yield f"{look.styled('head', text) if position == 0 else text}\n"
 

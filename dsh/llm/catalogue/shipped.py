@@ -4,6 +4,7 @@ Each entry names the public page it was taken from and the day. What no page say
 than the tokens of a request (the hour, its length), is null: no figure is better than a wrong one.
 """
 
+import re
 from functools import cache
 from pathlib import Path
 
@@ -27,10 +28,14 @@ class ShippedModel(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
     """At the vendor's own endpoint, in US dollars; null where one set of figures does not say it."""
     price_note: str = ""
     """Why there is no price, or what the price leaves out."""
+    price_source: str = ""
+    """Address of the page that the price is from, where it is not `source`."""
+    price_date: str = ""
+    """Likewise for `date`."""
     source: str
-    """Address of the page the figures are from."""
+    """Address of the public page that the figures are from."""
     date: str
-    """The day they were read there, as `YYYY-MM-DD`."""
+    """A day, as `YYYY-MM-DD`, on which they were taken from it, or on which it says that they held."""
 
     def facts(self) -> ModelFacts:
         """The entry in the form that all sources share."""
@@ -49,7 +54,12 @@ def shipped_models() -> dict[str, dict[str, ShippedModel]]:
     return msgspec.json.decode(FILE.read_bytes(), type=dict[str, dict[str, ShippedModel]])
 
 
+_DAY = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8})\Z")
+"""What vendors put behind the id of a model to name one of its snapshots."""
+
+
 def shipped_facts(vendor: str, model: str) -> ModelFacts | None:
-    """What the catalogue says of a vendor's model; None for one it does not hold."""
-    entry = shipped_models().get(vendor, {}).get(model)
+    """What the catalogue says of a vendor's model, or of the one a dated snapshot is of; None for others."""
+    models = shipped_models().get(vendor, {})
+    entry = models.get(model) or models.get(_DAY.sub("", model))
     return None if entry is None else entry.facts()

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dsh.cli.columns import width
 from dsh.cli.sessions.place import Place
+from dsh.cli.sessions.requests import usd
 from dsh.cli.sessions.stats import stats
 from dsh.cli.sessions.terminal import Look
 from dsh.cli.sessions.timeline import Span, StepTimes, TurnTimes, drawn, duration, lanes, timeline
@@ -31,8 +32,10 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.Cap
     """The figures of a target, with a home of its own: exit code, stdout, stderr."""
     monkeypatch.setenv("DSH_HOME", str(tmp_path / "home"))
 
-    def call(target: object, *, rows: bool = False, as_json: bool = False) -> tuple[int, str, str]:
-        code = stats(str(target), Place(), rows=rows, as_json=as_json)
+    def call(
+        target: object, *, rows: bool = False, requests: bool = False, as_json: bool = False
+    ) -> tuple[int, str, str]:
+        code = stats(str(target), Place(), rows=rows, requests=requests, as_json=as_json)
         out, err = capfdbinary.readouterr()
         return code, out.decode(), err.decode()
 
@@ -54,7 +57,7 @@ def test_tokens_times_and_a_cost_that_is_not_known(golden: Path, run: Run) -> No
 
     assert (code, err) == (0, "")
     assert "turns 1, steps 1, requests 1" in out
-    assert "not known: the settings have no price for acme/acme-1" in out
+    assert "not known: no price is known for all of acme/acme-1" in out
     assert "acme/acme-1          9       2     -" in out
     assert "turn 1: completed" in out
     assert "1.1 model" in out
@@ -113,6 +116,70 @@ def test_one_json_object_holds_figures_and_timeline(golden: Path, run: Run) -> N
             ],
         }
     ]
+
+
+PRICED = {"provider": "acme", "model": "acme-1", "usage": {"inputTokens": 4, "outputTokens": 1}}
+
+
+def paid(tmp_path: Path) -> Path:
+    """The golden session, and behind it three requests in rows of their own, one of them without a cost."""
+    rows = [
+        {"turn": 2, "step": 1, "attempt": 1, **PRICED, "costUsd": 0.25, "price": {"input": 1, "output": 2}},
+        {"turn": 2, "step": 1, "attempt": 2, **PRICED, "costUsd": 0.00000123, "price": None},
+        {"purpose": "session-title", **PRICED, "model": "small", "costUsd": None, "price": None},
+    ]
+    events = [
+        {"type": "request/usage", "seq": 17 + at, "time": T0, "data": data, "ignorable": True}
+        for at, data in enumerate(rows)
+    ]
+    path = tmp_path / "paid.jsonl"
+    path.write_bytes(TEXT + b"".join(json.dumps(event).encode() + b"\n" for event in events))
+    return path
+
+
+def test_each_request_has_a_line_with_what_it_used_and_cost(tmp_path: Path, run: Run) -> None:
+    out = run(paid(tmp_path), requests=True)[1]
+
+    assert "request        route        input  output        cost" in out
+    assert "1.1            acme/acme-1      9       2           -" in out
+    assert "2.1            acme/acme-1      4       1     $0.2500" in out
+    assert "2.1 retry 1    acme/acme-1      4       1  $0.0000012" in out
+    assert "session-title  acme/small       4       1           -" in out
+    assert "$0.2500 and more: no price is known for all of acme/acme-1, acme/small" in out
+    assert "session-title" not in run(paid(tmp_path))[1]
+
+
+@pytest.mark.parametrize(
+    ("cost", "shown"),
+    [
+        (0, "$0.0000"),
+        (0.5, "$0.5000"),
+        (12_345.678, "$12,345.68"),
+        (0.00049, "$0.00049"),
+        (3e-9, "$0.0000000030"),
+    ],
+)
+def test_an_amount_has_two_digits_that_count_at_least(cost: float, shown: str) -> None:
+    assert usd(cost) == shown
+
+
+def test_a_cost_is_that_of_the_log_else_by_the_price_that_holds_now(tmp_path: Path, run: Run) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "settings.yaml").write_text("models: {acme/acme-1: {price: {input: 1000, output: 5000}}}\n")
+
+    shown = json.loads(run(paid(tmp_path), requests=True, as_json=True)[1])
+
+    # 9 x $1000 + 2 x $5000, per million, for the one that the log has no cost of
+    assert [(each["costUsd"], each["costFrom"]) for each in shown["requests"]] == [
+        (pytest.approx(0.019), "price"), (0.25, "log"), (0.00000123, "log"), (None, None),
+    ]  # fmt: skip
+    assert shown["stats"]["tokens"]["acme/acme-1"]["costUsd"] == pytest.approx(0.26900123, abs=1e-9)
+    assert shown["stats"]["costUsd"] is None
+    assert shown["stats"]["knownCostUsd"] == pytest.approx(0.26900123, abs=1e-9)
+    assert [list(each)[:3] for each in shown["requests"]][1:] == [
+        ["turn", "step", "attempt"], ["turn", "step", "attempt"], ["purpose", "route", "tokens"],
+    ]  # fmt: skip
 
 
 def test_an_empty_session_has_figures_too(tmp_path: Path, run: Run) -> None:

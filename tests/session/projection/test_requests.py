@@ -1,0 +1,270 @@
+"""What each request of a session used: once, from its own row or from what else the log says."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dsh.session.error import SessionError
+from dsh.session.projection.price import LongRates, Price, Tokens
+from dsh.session.projection.request_usage import REQUEST_USAGE, RequestUsage, logged_usage, usage_payload
+from dsh.session.projection.requests import requests
+from dsh.session.projection.stats import STATS, view
+from dsh.session.projection.unit import fold
+from tests.corpus import CORPUS, needs_corpus
+from tests.session.projection.build import ROUTE, Timed
+from tests.session.test_corpus import read
+
+PRICE = Price(input=2.0, output=8.0, cache_read=0.5)
+USED = {"inputTokens": 30, "outputTokens": 20, "cacheReadTokens": 10}
+
+
+def one_step() -> Timed:
+    timed = Timed()
+    timed.turn(1)
+    timed.step(1)
+    timed.route()
+    return timed
+
+
+def row(timed: Timed, usage: dict[str, int], price: Price | None = PRICE, **place: Any) -> None:
+    place = place or {**timed.where, "attempt": 1}
+    data = usage_payload(usage, provider="acme", model="acme-1", price=price, **place)
+    timed.put(REQUEST_USAGE, data, ignorable=True)
+
+
+def found(timed: Timed) -> list[RequestUsage]:
+    return requests(timed.log.entries())
+
+
+def figures(timed: Timed, price: Price | None = None) -> dict[str, Any]:
+    return view(fold(STATS, timed.log.entries()), lambda _: price)
+
+
+# -- the row -----------------------------------------------------------------------------------------
+
+
+def test_a_row_says_the_place_the_route_the_tokens_the_price_and_the_cost() -> None:
+    data = usage_payload(USED, provider="acme", model="acme-1", price=PRICE, turn=1, step=2, attempt=3)
+
+    assert list(data) == ["turn", "step", "attempt", "provider", "model", "usage", "costUsd", "price"]
+    # 30 x $2 + 10 x $0.50 + 20 x $8, per million
+    assert data["costUsd"] == pytest.approx(225e-6, abs=1e-12)
+    assert data["price"] == {"input": 2.0, "output": 8.0, "cacheRead": 0.5}
+    read_back = logged_usage(data)
+    assert read_back is not None
+    assert read_back.route == "acme/acme-1"
+    assert read_back.tokens == Tokens(input=30, output=20, cache_read=10)
+    assert read_back.cost_usd == data["costUsd"]
+
+
+def test_without_a_price_there_is_a_row_all_the_same_and_no_cost() -> None:
+    data = usage_payload(USED, provider="acme", model="acme-1", price=None, purpose="session-title")
+
+    assert list(data) == ["purpose", "provider", "model", "usage", "costUsd", "price"]
+    assert (data["costUsd"], data["price"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        [],
+        {},
+        {"usage": []},
+        {"usage": {}, "provider": "a"},
+        {"usage": {}, "provider": "a", "model": ""},
+    ],
+)
+def test_a_row_of_another_shape_is_none(data: Any) -> None:
+    assert logged_usage(data) is None
+
+
+@pytest.mark.parametrize("cost", [-1, True, "1", float("inf"), float("nan"), None])
+def test_a_cost_that_is_none_counts_as_unknown(cost: Any) -> None:
+    read_back = logged_usage({"provider": "a", "model": "b", "usage": {}, "costUsd": cost})
+    assert read_back is not None
+    assert read_back.cost_usd is None
+
+
+# -- once --------------------------------------------------------------------------------------------
+
+
+def test_a_request_counts_once_though_row_stream_and_message_tell_of_it() -> None:
+    timed = one_step()
+    timed.text("x")
+    timed.used(**USED)
+    row(timed, USED)
+    timed.message(usage=USED)
+    timed.end_step()
+
+    assert [(each.turn, each.step, each.attempt, each.route) for each in found(timed)] == [(1, 1, 1, ROUTE)]
+    shown = figures(timed)
+    assert (shown["requests"], shown["tokens"][ROUTE]["input"]) == (1, 30)
+    assert shown["costUsd"] == pytest.approx(225e-6, abs=1e-12)
+    assert shown["decodeTokens"] == 20, "times are measured as without the row"
+
+
+def test_a_failed_attempt_has_a_row_and_so_has_the_one_after_it() -> None:
+    timed = one_step()
+    timed.text("half")
+    timed.used(**USED)
+    row(timed, USED)
+    timed.retry()
+    timed.used(**USED)
+    row(timed, USED, PRICE, **timed.where, attempt=2)
+    timed.message(usage=USED)
+    timed.end_step()
+
+    assert [each.attempt for each in found(timed)] == [1, 2]
+    shown = figures(timed)
+    assert (shown["requests"], shown["retries"], shown["tokens"][ROUTE]["output"]) == (2, 1, 40)
+
+
+def test_without_rows_attempts_are_counted_by_what_the_stream_said() -> None:
+    timed = one_step()
+    timed.used(inputTokens=7, outputTokens=3)
+    timed.retry()
+    timed.message(usage=USED)
+    timed.end_step()
+
+    assert [(each.attempt, each.tokens.input, each.cost_usd) for each in found(timed)] == [
+        (1, 7, None), (2, 30, None),
+    ]  # fmt: skip
+
+
+def test_an_attempt_that_left_no_message_counts_by_its_row() -> None:
+    timed = one_step()
+    timed.used(**USED)
+    row(timed, USED)
+    timed.end_step()
+    timed.end_turn("blocked")
+
+    assert len(found(timed)) == 1
+    assert figures(timed)["requests"] == 1
+
+
+SUMMARY = {
+    "compactionId": "k", "summary": [{"type": "text", "text": "s"}], "rawOutput": [], "llmStreamCall": True,
+    "shadowedRange": {"start": 0, "end": 0}, "shadowedSeqs": [0], "shadowedTokenCount": 1,
+    "provider": "acme", "model": "acme-1", "usage": USED,
+}  # fmt: skip
+
+
+def test_a_summary_counts_by_its_rows_or_by_itself() -> None:
+    timed = one_step()
+    timed.put("compaction/start", {"compactionId": "k", "turn": 1})
+    row(timed, USED, purpose="compaction")
+    row(timed, USED, purpose="compaction")  # the first try came to nothing
+    timed.put("compaction/summary", SUMMARY)
+    timed.put("compaction/end", {"compactionId": "k", "turn": 1})
+    timed.put("compaction/start", {"compactionId": "k", "turn": 1})
+    timed.put("compaction/summary", SUMMARY)
+
+    assert [(each.purpose, each.cost_usd is None) for each in found(timed)] == [
+        ("compaction", False), ("compaction", False), ("compaction", True),
+    ]  # fmt: skip
+    shown = figures(timed)
+    assert (shown["requests"], shown["tokens"][ROUTE]["input"]) == (3, 90)
+
+
+def test_rows_of_a_compaction_that_failed_do_not_hide_the_next_summary() -> None:
+    timed = one_step()
+    timed.put("compaction/start", {"compactionId": "k", "turn": 1})
+    row(timed, USED, purpose="compaction")
+    timed.put("compaction/end", {"compactionId": "k", "turn": 1, "error": "no"})
+    timed.put("compaction/start", {"compactionId": "k", "turn": 1})
+    timed.put("compaction/summary", SUMMARY)
+
+    assert len(found(timed)) == 2
+    assert figures(timed)["tokens"][ROUTE]["input"] == 60
+
+
+def test_a_title_has_tokens_only_by_its_row() -> None:
+    timed = one_step()
+    row(timed, USED, purpose="session-title")
+    timed.message(usage=USED)
+
+    assert [each.purpose for each in found(timed)] == ["session-title", None]
+    assert figures(timed)["tokens"][ROUTE]["input"] == 60
+
+
+# -- money -------------------------------------------------------------------------------------------
+
+
+def test_what_the_log_says_stays_whatever_tokens_cost_now() -> None:
+    timed = one_step()
+    row(timed, USED)
+    timed.message(usage=USED)
+
+    assert figures(timed)["costUsd"] == figures(timed, Price(input=99, output=99))["costUsd"]
+
+
+def test_what_the_log_has_no_cost_of_is_priced_now_and_unknown_without_a_price() -> None:
+    timed = one_step()
+    row(timed, USED)
+    timed.message(usage=USED)
+    timed.end_step()
+    timed.step(2)
+    row(timed, USED, None)
+    timed.message(usage=USED)
+
+    assert figures(timed)["costUsd"] is None
+    assert figures(timed)["knownCostUsd"] == pytest.approx(225e-6, abs=1e-12)
+    # the second one at $1 and $1: 30 + 10 + 20
+    assert figures(timed, Price(input=1, output=1))["costUsd"] == pytest.approx(285e-6, abs=1e-12)
+
+
+LONG = Price(input=1, output=2, long=LongRates(above_input_tokens=100, input=10, output=20, cache_read=5))
+
+
+def test_a_request_with_long_input_costs_more_as_a_whole() -> None:
+    assert Tokens(input=60, cache_read=40, output=1).cost_usd(LONG) == pytest.approx((60 + 40 + 2) / 1e6)
+    # 61 x $10 + 40 x $5 + 1 x $20
+    assert Tokens(input=61, cache_read=40, output=1).cost_usd(LONG) == pytest.approx((610 + 200 + 20) / 1e6)
+
+
+def test_a_sum_of_requests_has_no_cost_by_a_price_that_depends_on_their_length() -> None:
+    timed = one_step()
+    timed.message(usage=USED)
+
+    assert figures(timed, LONG)["costUsd"] is None
+
+
+counts = st.integers(0, 10**9)
+usages = st.builds(
+    lambda i, o, r, w: {"inputTokens": i, "outputTokens": o, "cacheReadTokens": r, "cacheWriteTokens": w},
+    counts, counts, counts, counts,
+)  # fmt: skip
+rates = st.floats(0, 1000, allow_nan=False)
+
+
+@given(st.lists(usages, min_size=1, max_size=20), rates, rates)
+def test_costs_of_requests_add_up_to_the_cost_of_their_tokens(
+    used: list[dict[str, int]], input_rate: float, output_rate: float
+) -> None:
+    price = Price(input=input_rate, output=output_rate)
+    timed = one_step()
+    for usage in used:
+        row(timed, usage, price)
+
+    tokens = sum((Tokens.of_usage(usage) for usage in used), Tokens())
+    cost = figures(timed)["costUsd"]
+    assert cost == pytest.approx(tokens.cost_usd(price), rel=1e-12, abs=1e-9)
+
+
+@needs_corpus
+def test_requests_of_every_recorded_session_add_up_to_its_figures() -> None:
+    seen = 0
+    for path in sorted(CORPUS.glob("*/*.jsonl")):
+        try:
+            log = read(path).view
+        except SessionError:
+            continue
+        sums: dict[str, Tokens] = {}
+        for each in requests(log.entries()):
+            sums[each.route] = sums.get(each.route, Tokens()) + each.tokens
+            seen += 1
+        assert sums == fold(STATS, log.entries()).tokens, path.name
+    assert seen > 100
