@@ -19,6 +19,8 @@ from dsh.llm.request import LlmRequest
 from dsh.llm.retry import retry_delay_ms
 from dsh.llm.stream import close_stream
 from dsh.session.assembler import BlockAssembler
+from dsh.session.log import Session
+from dsh.session.projection.request_usage import REQUEST_USAGE, usage_payload
 
 Sleep = Callable[[CancelToken, float], Awaitable[None]]
 
@@ -39,6 +41,7 @@ async def ask(
     request: LlmRequest,
     *,
     subject: ScopeTarget | None = None,
+    log: Session | None = None,
     pause: Sleep = CancelToken.sleep,
     rng: random.Random | None = None,
 ) -> Answer:
@@ -47,6 +50,7 @@ async def ask(
     Args:
         request: its config is completed by the adapter's defaults; its `signal` ends calls and waits.
         subject: whose listeners of `llm/stream` see the call.
+        log: where what each attempt used and cost is logged, under the request's purpose.
 
     Raises:
         LlmError: the last failure, when the policy has no further attempt.
@@ -58,7 +62,7 @@ async def ask(
     while True:
         signal.raise_if_cancelled()
         try:
-            reply, policy = await _attempt(llm, request, signal, subject)
+            reply, policy = await _attempt(llm, request, signal, subject, log)
         except BaseException as error:
             raise contained(error, "a model call")  # noqa: B904 -- the same one, or made of it
         signal.raise_if_cancelled()
@@ -74,7 +78,11 @@ async def ask(
 
 
 async def _attempt(
-    llm: LlmRegistry, request: LlmRequest, signal: CancelToken, subject: ScopeTarget | None
+    llm: LlmRegistry,
+    request: LlmRequest,
+    signal: CancelToken,
+    subject: ScopeTarget | None,
+    log: Session | None,
 ) -> tuple[BlockAssembler, RetryPolicy]:
     call = await llm.prepare_call(request.config, signal)
     reply = BlockAssembler()
@@ -86,6 +94,12 @@ async def _attempt(
             reply.push(chunk)
     finally:
         await close_stream(chunks)
+    if log is not None and reply.usage is not None:
+        route, purpose = call.config, request.purpose or "other"
+        used = usage_payload(
+            reply.usage, provider=route.provider, model=route.model, price=call.price, purpose=purpose
+        )
+        log.append(REQUEST_USAGE, used, ignorable=True)
     return reply, call.retry_policy
 
 

@@ -85,7 +85,7 @@ async def summarized(span: Span, job: Job, llm: LlmRegistry) -> Summary:
         purpose="compaction",
         signal=signal,
     )
-    asking = ask(llm, request, subject=ScopeTarget(job.agent))
+    asking = ask(llm, request, subject=ScopeTarget(job.agent), log=job.agent.session)
     try:
         answer = await Grace(signal, _end, GRACE_S).wait(asking, "a summary")
     except NoOutcome:
