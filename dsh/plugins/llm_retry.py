@@ -145,13 +145,12 @@ class RetryExecutor:
 
 def _latest(session: Session, failed: RequestFailed, key: str) -> JsonObject | None:
     """The latest `llm/retry` of this step on this route under this policy."""
-    last = session.last("llm/retry")
-    if last is None or (last.data["turn"], last.data["step"]) != (failed.turn, failed.step):
-        return None
-    for event in reversed(tuple(session.select("llm/retry"))):
+    event = session.last("llm/retry")
+    while event is not None and event.type == "llm/retry":
         data: JsonObject = event.data
         if (data["turn"], data["step"]) != (failed.turn, failed.step):
             return None
         if data["provider"] == failed.provider and data["policyKey"] == key:
             return data
+        event = session.last_before(event.seq, "llm/retry", "step/start")
     return None
