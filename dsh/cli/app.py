@@ -84,6 +84,35 @@ def explain(
     raise typer.Exit(explained(profile, patch, cwd, row, is_json=as_json))
 
 
+@app.command("replay")
+def replay(
+    session: Annotated[
+        str, typer.Argument(metavar="SESSION", help="An id, the start of one, `last`, or a log file.")
+    ],
+    tools: Annotated[
+        str, typer.Option(metavar="recorded|live", help="Results from the log, or tools that really run.")
+    ] = "recorded",
+    directory: Annotated[
+        str, typer.Option("--in", metavar="DIR", help="Where live tools work; required for them.")
+    ] = "",
+    profile: Annotated[
+        str, typer.Option(metavar="NAME", help="Run it on the rows of this profile.")
+    ] = DEFAULT_PROFILE,
+    patch: Annotated[
+        list[str], typer.Option(metavar="FILE", help="Apply this patch file as well; repeatable.")
+    ] = [],  # noqa: B006 -- Typer copies it
+    root: Annotated[
+        str, typer.Option(metavar="PATH", help="A folder of logs or a database, not the profile's.")
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Run a recorded session again with the recorded model, and show where it parts from the record."""
+    from dsh.cli.replay import ReplayWish, replayed
+
+    wish = ReplayWish(session, tools, directory, profile, tuple(patch), root, as_json)
+    raise typer.Exit(replayed(wish))
+
+
 @sessions.callback()
 def stored_sessions() -> None:
     """Its commands are in `dsh.cli.sessions.commands`, which only they load."""

@@ -7,9 +7,10 @@ Environment layers, composition, root context, launch services, rows, audit, the
 import asyncio
 import gc
 import os
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dsh.capabilities.headless import requested_directory
 from dsh.capabilities.launch import (
@@ -57,8 +58,24 @@ CAUSES = {
 }
 
 
-def boot(invocation: Invocation, watchdog: Watchdog) -> int:
+class Embedding(NamedTuple):
+    """What a command of the launcher's own changes about the profile that it boots."""
+
+    patch: Path
+    """A shipped layer over all others; what it misses is nothing to tell."""
+    provide: Callable[[Context], None]
+    """Puts services into the root before any row is mounted."""
+    cwd: str
+    """What expressions read as `cwd`."""
+    is_confined: bool
+    """Nothing is told of what the rows may do: they are not asked to do anything."""
+
+
+def boot(invocation: Invocation, watchdog: Watchdog, embedding: Embedding | None = None) -> int:
     """Run a profile to its end; answers the exit code.
+
+    Args:
+        embedding: for a command that is an app of its own.
 
     Raises:
         UsageError: the directory of `-C` among the app's arguments cannot be entered.
@@ -72,16 +89,19 @@ def boot(invocation: Invocation, watchdog: Watchdog) -> int:
         enter(directory)
     home = home_path()
     environment, warnings = load_environment(Path.cwd(), home, os.environ)
-    composition = compose(invocation.profile, [Path(p) for p in invocation.patches], home)
-    for warning in (*warnings, *composition.warnings):
+    own = [embedding.patch] if embedding is not None else []
+    composition = compose(invocation.profile, [*map(Path, invocation.patches), *own], home)
+    missed = [w for w in composition.warnings if w.label not in map(str, own)]
+    for warning in (*warnings, *missed):
         output.notice(f"dsh: {warning}")
     if invocation.locked is not None:
         from dsh.composition.lock.document import require_locked
 
         require_locked(composition, home, Path(invocation.locked))
     export(environment, os.environ)
-    facts = Facts(home, invocation.profile, str(Path.cwd()), environment.mapping())
-    run = _Run(invocation, composition, facts, environment, output, watchdog)
+    cwd = str(Path.cwd()) if embedding is None else embedding.cwd
+    facts = Facts(home, invocation.profile, cwd, environment.mapping())
+    run = _Run(invocation, composition, facts, environment, output, watchdog, embedding)
     try:
         code = run_to_end(run.live(), run.died)
     except asyncio.CancelledError:
@@ -145,7 +165,9 @@ class _Run:
         environment: LaunchEnvironment,
         output: Output,
         watchdog: Watchdog,
+        embedding: Embedding | None = None,
     ) -> None:
+        self._embedding = embedding
         self._invocation, self._composition, self._facts = invocation, composition, facts
         self._environment, self._output, self._watchdog = environment, output, watchdog
         self._loader: Loader | None = None
@@ -179,6 +201,8 @@ class _Run:
         root.provide(APP_OUTPUT, self._output)
         root.provide(HOME_PATH, HomePaths(self._facts.home))
         root.provide(BOOT, self._gate)
+        if self._embedding is not None:
+            self._embedding.provide(root)
 
     async def _mount(self) -> None:
         """Mount and judge the rows; what is wrong ends the run, unless the app has asked for the end."""
@@ -198,8 +222,9 @@ class _Run:
         gc.freeze()
         gc.enable()
         self._watch_files(loader)
-        for text in notices(self._root, self._environment, self._composition):
-            self._output.notice(text)
+        if self._embedding is None or not self._embedding.is_confined:
+            for text in notices(self._root, self._environment, self._composition):
+                self._output.notice(text)
         self._gate.open()
 
     def _guarded(self, bound_s: float, code: int) -> AbstractContextManager[None]:
@@ -213,7 +238,7 @@ class _Run:
 
     def _watch_files(self, loader: Loader) -> None:
         """Once the run is not short any more, keep the rows true to the user's patch files."""
-        if self._invocation.locked is not None:
+        if self._invocation.locked is not None or self._embedding is not None:
             return
 
         async def follow() -> None:

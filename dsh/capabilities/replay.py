@@ -1,0 +1,39 @@
+"""What `dsh replay` asks of the rows it mounts: which session is run again, and how."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from dsh.kernel import ServiceKey
+from dsh.session.replay.cursor import Counts, Divergence
+from dsh.session.replay.recording import Recording
+
+ReplayTools = Literal["recorded", "live"]
+
+
+class ReplayReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a replay came to. `--json` prints it."""
+
+    session: str
+    tools: ReplayTools
+    divergence: Divergence | None
+    """The first one; None where the replay is what was recorded."""
+    compared: Counts
+    notes: tuple[str, ...] = ()
+    """What is not as it was recorded and was given to the replay all the same."""
+
+
+class ReplayTask(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """One replay."""
+
+    recording: Recording
+    tools: ReplayTools = "recorded"
+    directory: str | None = None
+    """Where live tools work, absolute."""
+    show: Callable[[ReplayReport], str]
+    """The report as it is printed."""
+
+
+REPLAY: ServiceKey[ReplayTask] = ServiceKey("replay")
+"""Provided by the launcher for `dsh replay`, and by nobody else."""

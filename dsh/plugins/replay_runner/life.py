@@ -1,0 +1,290 @@
+"""The replay of one life of a session: what came from outside comes again, where it came.
+
+An event of the recording that the loop cannot make by itself is given as soon as it is the next one to come:
+at each place where the loop waits for somebody, and between turns. Everything else has to come by itself.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, cast
+
+from dsh.agent.contract import (
+    AGENT_INBOX_CLAIMED,
+    Agent,
+    AgentHandle,
+    AgentOptions,
+    CancelCause,
+    CreateAgent,
+    InboxClaimed,
+)
+from dsh.agent.registry import AGENTS
+from dsh.capabilities.approval import APPROVAL_REQUEST
+from dsh.capabilities.commands import COMMANDS
+from dsh.capabilities.replay import ReplayTask
+from dsh.errors import DshError
+from dsh.kernel import Context
+from dsh.kernel.foreign import contained
+from dsh.plugins.replay_runner.model import RecordedModel
+from dsh.plugins.replay_runner.surroundings import Surroundings
+from dsh.plugins.replay_runner.tools import RecordedTools
+from dsh.session.chunk_run import ChunkRun
+from dsh.session.event import SessionEvent
+from dsh.session.replay.cursor import Counts, Cursor, Divergence
+from dsh.session.replay.recording import Life
+from dsh.session.store import SESSION_DELTA, SESSION_EVENT, Appended, DeltaAppended
+from dsh.unicode import valid
+
+TICKS = 30
+"""Turns of the event loop after which nothing that is ready is left undone."""
+STALL_S = 30.0
+"""How long recorded tools and a recorded model may be silent."""
+SPLICED = "agent/inbox/spliced"
+_MADE = ("turn/", "step/", "assistant/", "tool/", "request/", "llm/", "compaction/", "command/", "session/")
+"""What the loop and its rows make by themselves; other events are facts, which are put into the log."""
+
+
+class LifeRun:
+    """State: the place in the recording, the live agent, a command under way, whether the replay is over."""
+
+    def __init__(
+        self, ctx: Context, task: ReplayTask, life: Life, counts: Counts, notes: dict[str, None]
+    ) -> None:
+        self._ctx, self._task, self._life = ctx, task, life
+        self._recording = task.recording
+        self._is_live = task.tools == "live"
+        self.cursor = Cursor(task.recording, life, counts, self._mask())
+        self._cancellations = deque(
+            c for c in task.recording.cancellations if life.start <= c.seq < life.stop
+        )
+        self._surroundings = Surroundings(task.recording, self.cursor, notes, is_noted=not self._is_live)
+        self._agent: Agent | None = None
+        self._claimed: set[str] = set()
+        self._command: asyncio.Task[None] | None = None
+        self._over = asyncio.Event()
+        self._is_feeding = False
+        self._seen = 0
+
+    # -- from outside ----------------------------------------------------------------------------
+
+    async def run(self, model: RecordedModel) -> Divergence | None:
+        """Live this life; answers the first difference, None for none.
+
+        Raises:
+            DshError: the agent cannot be made.
+        """
+        model.begin(self._life, self, self._rewrite())
+        undo = [
+            self._ctx.on(SESSION_EVENT, self._on_event, global_=True),
+            self._ctx.on(SESSION_DELTA, self._on_delta, global_=True),
+        ]
+        handle: AgentHandle | None = None
+        try:
+            handle = await self._create()
+            self._agent = handle.agent
+            await self._drive(handle.agent)
+        finally:
+            self._over.set()
+            for effect in undo:
+                await effect()
+            if self._command is not None:
+                self._command.cancel()
+            if handle is not None:
+                await handle.dispose()
+        return self.cursor.divergence
+
+    def give_up(self) -> None:
+        """Nothing follows that could be compared."""
+        self._over.set()
+
+    def diverged(self, problem: str) -> None:
+        """The run cannot go on as the recording does."""
+        self.cursor.stopped(problem)
+        self._over.set()
+
+    def feed(self, *, in_body: bool = False) -> None:
+        """Give whatever is due. Called where the loop waits for somebody, never during an append."""
+        if self._is_feeding or self._over.is_set() or self._agent is None:
+            return
+        self._is_feeding = True
+        try:
+            while not self._over.is_set() and self._give(self._agent, in_body):
+                pass
+        except DshError as error:
+            self.diverged(f"what was recorded cannot be given to the agent: {error}")
+        finally:
+            self._is_feeding = False
+
+    # -- the agent -------------------------------------------------------------------------------
+
+    async def _create(self) -> AgentHandle:
+        header, given = self._recording.header, self._life.given
+        first = next((e for e in self._recording.marks if e.type == "request/header"), None)
+        config = first.data["header"]["config"] if first is not None else {}
+        seed = self._recording.before(given) if given else None
+        is_resumed = given > 0 and self._life.start > given
+        return await self._ctx.use(AGENTS).create(
+            CreateAgent(
+                session_id=header.id,
+                cwd=self._task.directory if self._is_live else header.cwd,
+                parent_session=header.parent_session,
+                origin=header.origin,
+                delegation_depth=header.delegation_depth,
+                agent_preset=header.agent_preset,
+                seed=[] if seed is None and is_resumed else seed,
+                seed_length=header.seed_length,
+                options=AgentOptions(provider=config.get("provider"), model=config.get("model")),
+                setup=self._set_up,
+            )
+        )
+
+    def _set_up(self, ctx: Context) -> None:
+        self._surroundings.install(ctx, self.feed)
+        ctx.on(AGENT_INBOX_CLAIMED, self._on_claim)
+        if self._is_live:
+            ctx.on(APPROVAL_REQUEST, self._surroundings.decide, prepend=True)
+        else:
+            RecordedTools(self._recording, self._life, self).install(ctx)
+
+    async def _drive(self, agent: Agent) -> None:
+        """Until the recording is at its end, or the replay parts from it."""
+        while not self._over.is_set():
+            self.feed()
+            seen = self._seen
+            await self._settled(agent)
+            if self._over.is_set() or self._seen != seen:
+                continue
+            if self.cursor.is_at_end:
+                return
+            if agent.status == "idle" and self._command is None:
+                expected = self.cursor.expected_event
+                if expected is not None and expected.type == "turn/start" and agent.continue_pending():
+                    continue
+                self.diverged("the replay has come to rest where the recording goes on")
+
+    async def _settled(self, agent: Agent) -> None:
+        """Wait until nothing moves any more."""
+        over = asyncio.ensure_future(self._over.wait())
+        idle = asyncio.ensure_future(agent.when_idle())
+        waiting = {over, idle} if self._command is None else {over, self._command}
+        try:
+            seen = self._seen
+            limit = None if self._is_live else STALL_S
+            done, _ = await asyncio.wait(waiting, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+            if not done and self._seen == seen:
+                self.diverged("the replay stands still where the recording goes on")
+            for _ in range(TICKS):
+                await asyncio.sleep(0)
+        finally:
+            for future in (over, idle):
+                future.cancel()
+
+    # -- what is given ---------------------------------------------------------------------------
+
+    def _give(self, agent: Agent, in_body: bool) -> bool:
+        """Give what is due next; answers whether anything was."""
+        if self._cancel(agent):
+            return True
+        event = self.cursor.expected_event
+        if event is None or self._command is not None:
+            return False
+        if event.type == SPLICED:
+            return self._splice(agent, event)
+        if event.type == "command/run":
+            self._run_command(agent, event)
+            return False
+        is_fact = not event.type.startswith((*_MADE, "approval/asked", "approval/decided", "user/"))
+        if in_body:
+            is_fact = is_fact or event.type.startswith(("approval/", "tool/code-dispatch"))
+        elif self._is_live and agent.session.open_step is not None:
+            is_fact = False
+        if is_fact:
+            agent.session.append(event.type, event.data)
+        return is_fact
+
+    def _cancel(self, agent: Agent) -> bool:
+        waiting = self._cancellations
+        if not waiting or self.cursor.position < waiting[0].seq:
+            return False
+        if agent.session.open_turn != waiting[0].turn:
+            if agent.session.last_turn > waiting[0].turn or agent.session.open_turn is None:
+                expected = self.cursor.position
+                if expected > waiting[0].seq:
+                    waiting.popleft()
+            return False
+        cancellation = waiting.popleft()
+        agent.cancel(cast(CancelCause, dict(cancellation.cause)), keep_inbox=cancellation.keeps_inbox)
+        return True
+
+    def _splice(self, agent: Agent, event: SessionEvent) -> bool:
+        """A change of the inbox from outside; claims are the loop's, and so is what it puts back."""
+        data: Any = event.data
+        inserted, removed = data["inserted"], data.get("removedCount", 0)
+        if not inserted and data.get("outcome") != "canceled":
+            return False
+        is_put_back = inserted and all(message["id"] in self._claimed for message in inserted)
+        if is_put_back and agent.session.open_turn is not None:
+            return False
+        agent.inbox.splice(data["target"], data["start"], removed, inserted)
+        return True
+
+    def _run_command(self, agent: Agent, event: SessionEvent) -> None:
+        commands = self._ctx.get(COMMANDS)
+        if commands is None:
+            self.diverged(f"the command /{event.data['name']} was run, and nobody runs commands here")
+            return
+        line = f"/{event.data['name']}{event.data.get('args', '')}"
+
+        async def execute() -> None:
+            try:
+                await commands.execute(agent, line)
+            except BaseException as raised:
+                self.diverged(f"{line.split()[0]} cannot be run: {contained(raised, 'a command')}")
+            finally:
+                self._command = None
+
+        self._command = asyncio.ensure_future(execute())
+
+    # -- what comes ------------------------------------------------------------------------------
+
+    def _on_event(self, appended: Appended) -> None:
+        if appended.session.id != self._recording.header.id or self._over.is_set():
+            return
+        event = appended.event
+        self._seen += 1
+        if event.type == "user/message":
+            self._claimed.discard(event.data["id"])
+        self.cursor.see(event)
+        self._after()
+
+    def _on_delta(self, appended: DeltaAppended) -> None:
+        if appended.session.id == self._recording.header.id and not self._over.is_set():
+            self._seen += 1
+            self.cursor.see_delta(appended.seq)
+            self._after()
+
+    def _after(self) -> None:
+        cursor = self.cursor
+        if cursor.divergence is not None or (cursor.is_at_end and self._life.is_cut):
+            self._over.set()
+        elif not isinstance(cursor.expected, ChunkRun) and not self._is_feeding:
+            asyncio.get_running_loop().call_soon(self.feed)
+
+    def _on_claim(self, claimed: InboxClaimed) -> None:
+        self._claimed.add(claimed.message["id"])
+
+    # -- places ----------------------------------------------------------------------------------
+
+    def _mask(self) -> Callable[[str], str]:
+        """Makes the two directories of a live replay one."""
+        directory, cwd = self._task.directory, self._recording.header.cwd
+        if not self._is_live or not directory or not cwd or directory == cwd:
+            return lambda text: text
+        return lambda text: text.replace(directory, cwd)
+
+    def _rewrite(self) -> Callable[[str], str] | None:
+        """Sends the calls of live tools to the directory they are to work in."""
+        directory, cwd = self._task.directory, self._recording.header.cwd
+        if not self._is_live or not directory or not cwd or directory == cwd:
+            return None
+        return lambda text: valid(text.replace(cwd, directory))

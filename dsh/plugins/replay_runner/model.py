@@ -1,0 +1,184 @@
+"""The recorded model: it answers each call as it was answered, on the routes that the recording names."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from typing import Protocol
+
+import msgspec
+
+from dsh.kernel import CancelToken
+from dsh.llm.adapter import DEFAULT_RETRYABLE_CODES, LlmAdapter, ModelInfo, RetryPolicy
+from dsh.llm.failure import LlmError
+from dsh.llm.registry import LlmRegistry
+from dsh.llm.request import LlmRequest
+from dsh.llm.script.call import Call
+from dsh.llm.script.entry import Hang, Throw
+from dsh.llm.script.error import ScriptError
+from dsh.llm.script.player import Script
+from dsh.llm.script.route import recorded_models
+from dsh.session.chunk import BlockEnd, Chunk, ToolCallDelta
+from dsh.session.replay.recording import Life, Recording
+
+PATIENCE = 50
+"""Turns of the event loop that a cancellation may take to come."""
+SILENCE_S = 3600.0
+
+
+class Player(Protocol):
+    """The life that asks."""
+
+    def feed(self) -> None: ...
+
+    def diverged(self, problem: str) -> None: ...
+
+    def give_up(self) -> None: ...
+
+
+class RecordedModel:
+    """Serves all calls of a replay. State: the life it answers, and the calls of that life to come."""
+
+    def __init__(self, recording: Recording, calls: Sequence[Call]) -> None:
+        self._calls = calls
+        self._models = recorded_models(recording.marks)
+        self._policy = _policy(recording)
+        self._script = Script(())
+        self._player: Player | None = None
+        self._rewrite: Callable[[str], str] | None = None
+
+    def register(self, llm: LlmRegistry) -> None:
+        """Stand in for the routes of the recording that nobody else in the composition serves."""
+        served = {info.provider for info in llm.list_providers()}
+        models = [info for call in self._calls if (info := call.model) is not None]
+        providers = dict.fromkeys(info.provider for info in (*self._models, *models))
+        routes = [provider for provider in providers if provider not in served]
+        if routes:
+            llm.register_adapter(routes, _Route(self, self._models, self._policy))
+
+    @property
+    def following(self) -> ModelInfo | None:
+        """What was known of the model when the next call was made."""
+        call = self._script.following
+        return None if call is None else call.model
+
+    def begin(self, life: Life, player: Player, rewrite: Callable[[str], str] | None) -> None:
+        """Answer this life from here on.
+
+        Args:
+            rewrite: changes the arguments of tool calls.
+        """
+        calls = [c for c in self._calls if c.seq is None or life.start <= c.seq < life.stop]
+        self._script, self._player, self._rewrite = Script(calls, name="the recording"), player, rewrite
+
+    def serve(self, request: LlmRequest, following: object) -> AsyncIterator[Chunk]:
+        """The listener of `llm/stream`, the last one: no call ever gets to an adapter."""
+        return self._served(request)
+
+    async def _served(self, request: LlmRequest) -> AsyncIterator[Chunk]:
+        player, signal = self._player, request.signal or CancelToken()
+        if player is None:
+            raise LlmError.of("ABORTED", "no session is being replayed")
+        try:
+            call = self._script.take(request)
+        except ScriptError as error:
+            if request.purpose != "session-title":
+                player.diverged(str(error))
+            raise
+        entry = call.entry
+        for chunk in self._rewritten(entry.chunks):
+            player.feed()
+            _check(signal)
+            yield chunk
+        player.feed()
+        _check(signal)
+        if isinstance(entry, Hang):
+            await self._silence(player, call, signal)
+        if isinstance(entry, Throw):
+            raise LlmError(entry.failure)
+
+    async def _silence(self, player: Player, call: Call, signal: CancelToken) -> None:
+        if call.cut == "crashed":
+            player.give_up()
+        for _ in range(PATIENCE):
+            await asyncio.sleep(0)
+            player.feed()
+            _check(signal)
+        player.diverged("the recorded reply breaks off where nobody cancels the replayed one")
+        while not signal.cancelled:
+            await asyncio.wait((asyncio.ensure_future(_cancelled(signal)),))
+        _check(signal)
+
+    def _rewritten(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+        """The chunks, with changed arguments whole in their first piece: there are as many as before."""
+        if self._rewrite is None:
+            yield from chunks
+            return
+        chunks = tuple(chunks)
+        changed: dict[int, str] = {}
+        for chunk in chunks:
+            if isinstance(chunk, BlockEnd) and chunk.block.get("type") == "tool-call":
+                text = str(chunk.block["arguments"])
+                if (new := self._rewrite(text)) != text:
+                    changed[chunk.index] = new
+        told: set[int] = set()
+        for chunk in chunks:
+            if isinstance(chunk, ToolCallDelta) and chunk.index in changed:
+                text = "" if chunk.index in told else changed[chunk.index]
+                told.add(chunk.index)
+                yield msgspec.structs.replace(chunk, arguments_delta=text)
+            elif isinstance(chunk, BlockEnd) and chunk.index in changed:
+                yield BlockEnd(chunk.index, {**chunk.block, "arguments": changed[chunk.index]})
+            else:
+                yield chunk
+
+
+class _Route(LlmAdapter):
+    """What the recording knows of its models. It is never asked for a stream."""
+
+    def __init__(self, model: RecordedModel, models: Iterable[ModelInfo], policy: RetryPolicy) -> None:
+        self._model, self._models, self._policy = model, tuple(models), policy
+
+    def retry_policy(self, provider: str) -> RetryPolicy:
+        return self._policy
+
+    def list_models(self, provider: str) -> tuple[ModelInfo, ...]:
+        return tuple(info for info in self._models if info.provider == provider)
+
+    def resolve_model(self, provider: str, model: str) -> ModelInfo:
+        """As the next call was recorded, where it is on this model; else as the whole log knows it."""
+        following = self._model.following
+        known = self._models if following is None else (following, *self._models)
+        for info in known:
+            if (info.provider, info.id) == (provider, model):
+                return info
+        return ModelInfo(provider=provider, id=model, name=model)
+
+    def stream(self, request: LlmRequest) -> AsyncIterator[Chunk]:
+        return self._model.serve(request, None)
+
+
+def _policy(recording: Recording) -> RetryPolicy:
+    """One that repeats whatever was repeated, at once; the runner asks it only where a retry was recorded."""
+    retries = [event.data for event in recording.marks if event.type == "llm/retry"]
+    codes = {str(data["failure"]["code"]) for data in retries}
+    return RetryPolicy(
+        mode="always" if any(data.get("mode") == "always" for data in retries) else "normal",
+        max_retries=max([int(data.get("maxRetries", 0)) for data in retries], default=0) or 1_000,
+        retryable_codes=tuple(sorted(codes | set(DEFAULT_RETRYABLE_CODES))),
+        initial_delay_ms=1,
+        max_delay_ms=1,
+        jitter_ratio=0,
+    )
+
+
+def _check(signal: CancelToken) -> None:
+    if signal.cancelled:
+        raise LlmError.of("ABORTED", "the request was cancelled")
+
+
+async def _cancelled(signal: CancelToken) -> None:
+    gate = asyncio.Event()
+    undo = signal.on_cancel(lambda _: gate.set())
+    try:
+        await gate.wait()
+    finally:
+        undo()

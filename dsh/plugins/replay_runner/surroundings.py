@@ -1,0 +1,193 @@
+"""What the surroundings of a run say to the model, as they said it when it was recorded.
+
+System prompt, tool schemas, runtime context and the choice of the model come from the machine, the
+composition and the user, not from the loop. A replay is given them; where the composition would say something
+else, that is noted and is no difference.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from dsh.agent.contract import (
+    AGENT_PRE_STEP,
+    AGENT_REQUEST,
+    AGENT_REQUEST_ERROR,
+    AGENT_TURN_STOPPING,
+    PreStep,
+    PreStepDecision,
+    RequestFailed,
+    RequestSeed,
+    RetryRequest,
+    TurnStopping,
+)
+from dsh.agent.prompt import (
+    RUNTIME_CONTEXT_OWNER,
+    SYSTEM_PROMPT_ASSEMBLE,
+    AssembleRequest,
+    PromptAssembly,
+    PromptSection,
+)
+from dsh.capabilities.approval import ApprovalOutcome, ApprovalRequest
+from dsh.kernel import Context
+from dsh.llm.request import LlmCallConfig
+from dsh.session.event import SessionEvent
+from dsh.session.message import ToolSchema
+from dsh.session.replay.cursor import Cursor
+from dsh.session.replay.recording import Recording
+from dsh.session.value import json_equal
+
+PROMPT_NOTE = "the system prompt of this composition is not the recorded one, which was used"
+TOOLS_NOTE = "the tools of this composition are not described as the recorded ones, which were used"
+CONTEXT_NOTE = "the runtime context of this composition is not the recorded one, which was used"
+RECORDED = "recorded"
+
+
+class Surroundings:
+    """Listens around the steps of one agent. State: what is to be noted."""
+
+    def __init__(
+        self, recording: Recording, cursor: Cursor, notes: dict[str, None], *, is_noted: bool
+    ) -> None:
+        self._recording, self._cursor, self._notes = recording, cursor, notes
+        self._is_noted = is_noted
+        self._headers = [event for event in recording.marks if event.type == "request/header"]
+        self._snapshots = [event for event in recording.marks if _is_snapshot(event)]
+        self._feed: Callable[[], None] = lambda: None
+
+    def install(self, ctx: Context, feed: Callable[[], None]) -> None:
+        """Take part in the agent whose scope this is."""
+        self._feed = feed
+        ctx.on(SYSTEM_PROMPT_ASSEMBLE, self._on_assemble, prepend=True)
+        ctx.on(AGENT_PRE_STEP, self._on_pre_step, prepend=True)
+        ctx.on(AGENT_REQUEST, self._on_request, prepend=True)
+        ctx.on(AGENT_REQUEST_ERROR, self._on_error, prepend=True)
+        ctx.on(AGENT_TURN_STOPPING, self._on_stopping, prepend=True)
+
+    async def decide(
+        self, request: ApprovalRequest, following: Callable[[], Awaitable[ApprovalOutcome]]
+    ) -> ApprovalOutcome:
+        """Answer a question as it was answered."""
+        for event in self._recording.marks:
+            if event.seq >= self._cursor.position and event.type == "approval/decided":
+                outcome: ApprovalOutcome = event.data["outcome"]
+                return outcome
+        return await following()
+
+    async def _on_assemble(
+        self, request: AssembleRequest, following: Callable[[], Awaitable[PromptAssembly]]
+    ) -> PromptAssembly:
+        self._feed()
+        composed = await following()
+        header = self._header()
+        if header is None:
+            return composed
+        system = str(header.get("system") or "")
+        tools = tuple(
+            ToolSchema(tool["name"], tool["description"], tool["parameters"])
+            for tool in header.get("tools") or ()
+        )
+        context = self._context()
+        if self._is_noted:
+            self._note(PROMPT_NOTE, composed.system == system)
+            self._note(TOOLS_NOTE, _same_tools(composed.tools, tools))
+            self._note(CONTEXT_NOTE, [s.text for s in composed.context] == [s.text for s in context])
+        sections = (PromptSection(RECORDED, system),) if system else ()
+        return PromptAssembly(sections, tools, context)
+
+    async def _on_pre_step(
+        self, step: PreStep, following: Callable[[], Awaitable[PreStepDecision]]
+    ) -> PreStepDecision:
+        self._feed()
+        decision = await following()
+        self._feed()
+        return decision
+
+    async def _on_request(
+        self, seed: RequestSeed, following: Callable[[], Awaitable[LlmCallConfig]]
+    ) -> LlmCallConfig:
+        self._feed()
+        composed = await following()
+        header = self._header()
+        if header is None:
+            return composed
+        config, filled = dict(header["config"]), header.get("adapterDefaults") or {}
+        for key in filled:
+            config.pop(key, None)
+        return LlmCallConfig.from_json(config)
+
+    async def _on_error(
+        self, failed: RequestFailed, following: Callable[[], Awaitable[RetryRequest | None]]
+    ) -> RetryRequest | None:
+        """Whether an attempt was repeated is the recording's to say: the policy was the provider's."""
+        self._feed()
+        expected = self._cursor.expected_event
+        if expected is None or expected.type == "step/end":
+            return None
+        if expected.type == "llm/retry" and failed.failure.provider_retry_after_ms is not None:
+            return self._repeated(failed, expected)
+        return await following()
+
+    def _repeated(self, failed: RequestFailed, expected: SessionEvent) -> RetryRequest | None:
+        """A retry after a wait that the provider asked for: it is not waited for."""
+        session = failed.agent.session
+        session.append(expected.type, expected.data)
+        self._feed()
+        started = self._cursor.expected_event
+        if started is None or started.type != "llm/retry-started" or failed.signal.cancelled:
+            return None
+        session.append(started.type, started.data)
+        return {"kind": "retry"}
+
+    async def _on_stopping(self, stopping: TurnStopping) -> None:
+        self._feed()
+
+    # -- what was recorded -----------------------------------------------------------------------
+
+    def _header(self) -> Mapping[str, Any] | None:
+        """The head of the request that comes next: its own, else the one in force."""
+        for event in self._cursor.following():
+            if event.type == "request/header":
+                return _content(event)
+        found = None
+        for event in self._headers:
+            if event.seq >= self._cursor.position:
+                break
+            found = _content(event)
+        return found
+
+    def _context(self) -> tuple[PromptSection, ...]:
+        """The runtime context of the step that comes next."""
+        for event in self._cursor.following():
+            if _is_snapshot(event):
+                return _sections(event)
+        found: tuple[PromptSection, ...] = ()
+        for event in self._snapshots:
+            if event.seq >= self._cursor.position:
+                break
+            found = _sections(event)
+        return found
+
+    def _note(self, note: str, is_same: bool) -> None:
+        if not is_same:
+            self._notes[note] = None
+
+
+def _content(event: SessionEvent) -> Mapping[str, Any]:
+    content: Mapping[str, Any] = event.data["header"]
+    return content
+
+
+def _is_snapshot(event: SessionEvent) -> bool:
+    if event.type != "user/message":
+        return False
+    source = event.data["source"]
+    return (source.get("kind"), source.get("plugin")) == ("plugin", RUNTIME_CONTEXT_OWNER)
+
+
+def _sections(event: SessionEvent) -> tuple[PromptSection, ...]:
+    told = event.data["source"].get("sections") or ()
+    return tuple(PromptSection(one["name"], one["text"], order) for order, one in enumerate(told))
+
+
+def _same_tools(composed: tuple[ToolSchema, ...], recorded: tuple[ToolSchema, ...]) -> bool:
+    return json_equal([tool.to_json() for tool in composed], [tool.to_json() for tool in recorded])

@@ -1,0 +1,172 @@
+"""Recorded tools: each call gets the result that it got, and nothing is touched.
+
+The policies around a call are part of what came of it, so they are not asked again. A tool need not exist
+here: whatever was called is stood in for.
+"""
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from dsh.kernel import Context
+from dsh.session.event import SessionEvent
+from dsh.session.replay.cursor import Cursor
+from dsh.session.replay.recording import Life, Recording
+from dsh.tools.definition import RESERVED_NAME, Resources, ToolDefinition, ToolOutput
+from dsh.tools.event import (
+    TOOLS_EXECUTE,
+    TOOLS_POST_EXECUTE,
+    TOOLS_PRE_EXECUTE,
+    Accept,
+    Allow,
+    PostDecision,
+    PreDecision,
+    Settled,
+)
+from dsh.tools.execution import ToolExecution, ToolFailure, ToolResult, ToolSuccess
+from dsh.tools.registry import TOOLS, ToolRegistry
+
+PATIENCE = 300
+"""Turns of the event loop that a result waits until it is its turn."""
+
+
+class Feeder(Protocol):
+    """The life that the tools belong to."""
+
+    cursor: Cursor
+
+    def feed(self, *, in_body: bool = False) -> None: ...
+
+    def give_up(self) -> None: ...
+
+    def diverged(self, problem: str) -> None: ...
+
+
+class RecordedTools:
+    """Answers the calls of one life. State: the results to come, by the id of their call."""
+
+    def __init__(self, recording: Recording, life: Life, feeder: Feeder) -> None:
+        self._feeder = feeder
+        self._results: dict[str, deque[SessionEvent | None]] = defaultdict(deque)
+        self._called: dict[str, dict[str, Any]] = {}
+        """What is known of each tool, by name."""
+        self._concluding: set[int] = set()
+        """Seqs of results after which the turn ended although the model had not answered them."""
+        self._read(recording, life)
+
+    def _read(self, recording: Recording, life: Life) -> None:
+        open_calls: dict[str, deque[int]] = defaultdict(deque)
+        latest: int | None = None
+        for event in recording.marks:
+            data: Any = event.data
+            if event.type == "request/header":
+                self._called |= {tool["name"]: dict(tool) for tool in data["header"].get("tools") or ()}
+            if not life.start <= event.seq < life.stop:
+                continue
+            match event.type:
+                case "tool/call":
+                    call_id = str(data["callId"])
+                    self._called.setdefault(str(data["name"]), {"name": str(data["name"])})
+                    open_calls[call_id].append(len(self._results[call_id]))
+                    self._results[call_id].append(None)
+                case "tool/result":
+                    call_id = str(data["message"]["source"].get("callId"))
+                    if event.surface == "append" and open_calls[call_id]:
+                        self._results[call_id][open_calls[call_id].popleft()] = event
+                        latest = event.seq
+                case "step/start" | "assistant/message":
+                    latest = None
+                case "turn/end":
+                    if latest is not None and data["reason"].get("kind") == "completed":
+                        self._concluding.add(latest)
+
+    def install(self, ctx: Context) -> None:
+        """Stand in for the tools of the agent whose scope this is."""
+        tools = ctx.use(TOOLS)
+        for name, known in self._called.items():
+            if name and name != RESERVED_NAME:
+                tools.register(_stand_in(known, tools))
+        ctx.on(TOOLS_PRE_EXECUTE, self._on_pre_execute, prepend=True)
+        ctx.on(TOOLS_EXECUTE, self._on_execute, prepend=True)
+        ctx.on(TOOLS_POST_EXECUTE, self._on_post_execute, prepend=True)
+
+    async def _on_pre_execute(
+        self, execution: ToolExecution, following: Callable[[], Awaitable[PreDecision]]
+    ) -> PreDecision:
+        self._feeder.feed(in_body=True)
+        return Allow()
+
+    async def _on_execute(
+        self, execution: ToolExecution, following: Callable[[], Awaitable[ToolResult]]
+    ) -> ToolResult:
+        waiting = self._results.get(execution.call_id)
+        if not waiting:
+            return ToolFailure.of("this call was not recorded")
+        result = waiting.popleft()
+        if result is None:
+            await self._until(None, execution)
+            self._feeder.give_up()
+            return ToolFailure.of("the result of this call was not recorded")
+        await self._until(result.seq, execution)
+        if result.seq in self._concluding:
+            execution.conclude_turn()
+        return _result(result)
+
+    async def _on_post_execute(
+        self, settled: Settled, following: Callable[[], Awaitable[PostDecision]]
+    ) -> PostDecision:
+        """What reviews have to say beside the result is said; the result is the reviewed one already."""
+        answer = await following()
+        return Accept(additional_contexts=answer.additional_contexts)
+
+    async def _until(self, seq: int | None, execution: ToolExecution) -> None:
+        """Give what came while the tool ran, and let earlier results pass."""
+        feeder = self._feeder
+        for _ in range(PATIENCE):
+            feeder.feed(in_body=True)
+            is_reached = seq is not None and feeder.cursor.position >= seq
+            if is_reached or execution.signal.cancelled or feeder.cursor.divergence is not None:
+                return
+            await asyncio.sleep(0)
+
+
+def _stand_in(known: dict[str, Any], tools: ToolRegistry) -> ToolDefinition:
+    """A tool that shows whatever it is handed as its value."""
+    name = str(known["name"])
+    here = tools.get(name)
+
+    async def execute(arguments: object, execution: ToolExecution) -> object:
+        return {"content": []}
+
+    def resources(arguments: object, call: object) -> Resources | None:
+        return Resources()
+
+    return ToolDefinition(
+        name=name,
+        description=str(known.get("description", "")),
+        parameters=known.get("parameters") or {"type": "object"},
+        output=ToolOutput(
+            schema={},
+            render=lambda args, value: value["content"],
+            presentation_meta=lambda args, value: value.get("meta"),
+        ),
+        execute=execute,
+        timeout_ms=None,
+        is_concurrency_safe=None if here is None else here.is_concurrency_safe,
+        resources=resources if here is None else here.resources,
+    )
+
+
+def _result(event: SessionEvent) -> ToolResult:
+    """The result that a `tool/result` tells of."""
+    data: Any = event.data
+    block = data["message"]["content"][0]
+    content = tuple(block["content"])
+    if not block.get("isError"):
+        value = {"content": list(content)}
+        if "meta" in data:
+            value["meta"] = data["meta"]
+        return ToolSuccess(value=value, content=content)
+    error = data.get("error") or {}
+    return ToolFailure(message="", content=content, name=error.get("name"), code=error.get("code"))
