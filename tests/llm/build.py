@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from dsh.llm.chat.translator import ChatTranslator
+from dsh.llm.chat.translator import USUAL, ChatTranslator, ReplyRules
 from dsh.llm.failure import LlmError, LlmFailure
 from dsh.llm.request import LlmCallConfig, LlmRequest
 from dsh.llm.transport.wording import presentable
@@ -83,10 +83,10 @@ class PlainFailures:
         return presentable(text)
 
 
-def translate(*payloads: bytes) -> list[Chunk]:
+def translate(*payloads: bytes, rules: ReplyRules = USUAL) -> list[Chunk]:
     """The chunks of a stream that ends as it should. Made-up call ids are `made-1`, `made-2`, …"""
     made = iter(range(1, 100))
-    translator = ChatTranslator(PlainFailures(), new_id=lambda: f"made-{next(made)}")
+    translator = ChatTranslator(PlainFailures(), new_id=lambda: f"made-{next(made)}", rules=rules)
     out: list[Chunk] = []
     for payload in payloads:
         translator.push(b"", payload, out)

@@ -9,8 +9,8 @@ The rule, applied to the whole text of a reply without a proper call:
    fence or inline code.
 2. What follows it is a call: a token that begins one, with the name of a tool behind it; or nothing at all,
    where the reply was cut right there.
-3. The markup runs to the end: behind the last closing token stands white space alone. A call that is never
-   closed takes the rest with it.
+3. The markup runs to the end: behind the last closing token stands nothing, or more markup. A call that is
+   never closed takes the rest with it.
 
 So a text about such markup passes: it is quoted, in code, names no call, or goes on in words.
 """
@@ -20,16 +20,19 @@ import re
 _BAR = "[|\uff5c]"
 _JOIN = "[_\u2581 ]"
 _TOOL = rf"tool{_JOIN}calls?(?:{_JOIN}section)?{_JOIN}"
-_OPEN = re.compile(
-    rf"<{_BAR}{_TOOL}begin{_BAR}>|<{_BAR}DSML{_BAR}\s*(?:function_calls|tool_calls|invoke)\b[^<>]{{0,200}}>"
+_SECTION = rf"<{_BAR}DSML{_BAR}\s?(?:function_calls|tool_calls)\s?>"
+_BEGIN = rf"<{_BAR}{_TOOL}begin{_BAR}>"
+_SEPARATOR = rf"<{_BAR}tool{_JOIN}(?:sep|call{_JOIN}argument{_JOIN}begin){_BAR}>"
+_INVOKE = rf"<{_BAR}DSML{_BAR}\s?invoke\s"
+_OPEN = re.compile(rf"{_BEGIN}|{_SECTION}|{_INVOKE}")
+_NAMED = re.compile(
+    rf"(?:{_BEGIN}\s*)+[\w.:-]{{0,200}}{_SEPARATOR}\s*[\w{{]"
+    rf"|(?:{_BEGIN}\s*)+[\w.:-]{{1,200}}\s*\{{"
+    rf"|(?:{_SECTION}\s*)?{_INVOKE}\s*name="
 )
-_CALL = re.compile(
-    rf"\s*(?:<{_BAR}{_TOOL}begin{_BAR}>\s*)*[\w.:-]*\s*<{_BAR}tool{_JOIN}(?:sep|call{_JOIN}argument{_JOIN}begin){_BAR}>\s*\S"
-    rf"|\s*(?:<{_BAR}DSML{_BAR}\s*(?:function_calls|tool_calls)\s*>\s*)?<{_BAR}DSML{_BAR}\s*invoke\s+name="
-    rf"|(?:<{_BAR}{_TOOL}begin{_BAR}>\s*)+[\w.-]+\s*(?=\{{)"
-)
+_CUT = re.compile(rf"(?:(?:{_BEGIN}|{_SECTION})\s*)+(?:\w[\w.:-]{{0,200}})?(?:<[^<>\n]{{0,60}}>?)?\s*\Z")
 _CLOSE = re.compile(
-    rf"<{_BAR}{_TOOL}end{_BAR}>|</{_BAR}DSML{_BAR}\s*(?:function_calls|tool_calls|invoke|parameter)\s*>"
+    rf"<{_BAR}{_TOOL}end{_BAR}>|</{_BAR}DSML{_BAR}\s?(?:function_calls|tool_calls|invoke|parameter)\s?>"
 )
 _SPECIAL = re.compile(rf"<{_BAR}(?:end{_JOIN}of{_JOIN}sentence|im_end|eot_id){_BAR}>")
 _FENCE = re.compile(r"^[ \t]{0,3}(`{3,}|~{3,})[^\n]*$", re.MULTILINE)
@@ -38,20 +41,20 @@ _QUOTES = "\"'`\u201c\u2018\u00ab\u300c(["
 
 def is_leaked_call(text: str) -> bool:
     """Whether the text of a reply holds a tool call in markup, and not words about one."""
-    for opening in _OPEN.finditer(text):
-        at = opening.start()
-        if (at and text[at - 1] in _QUOTES) or _in_code(text[:at]):
-            continue
-        rest = _SPECIAL.sub("", text[opening.end() :])
-        if not rest.strip() or (_CALL.match(text, at) is not None and _runs_to_the_end(text[at:])):
+    text = _SPECIAL.sub("", text)
+    openings = [found.start() for found in _OPEN.finditer(text)]
+    closings = [found.end() for found in _CLOSE.finditer(text)]
+    closed_at = closings[-1] if closings else 0
+    rest = text[closed_at:].strip()
+    goes_on_in_words = bool(rest) and not rest.startswith("<")
+    for at in openings:
+        if _NAMED.match(text, at) is not None:
+            reaches_the_end = at >= closed_at or not goes_on_in_words
+        else:
+            reaches_the_end = _CUT.match(text, at) is not None
+        if reaches_the_end and not (at and text[at - 1] in _QUOTES) and not _in_code(text[:at]):
             return True
     return False
-
-
-def _runs_to_the_end(markup: str) -> bool:
-    ends = [closing.end() for closing in _CLOSE.finditer(markup)]
-    rest = _SPECIAL.sub("", markup[ends[-1] :]) if ends else ""
-    return not rest.strip() or _OPEN.search(rest) is not None
 
 
 def _in_code(before: str) -> bool:
