@@ -8,6 +8,7 @@ from dsh.capabilities.settings_section import install_settings_section
 from dsh.kernel import Context
 from dsh.llm.anthropic.adapter import AnthropicAdapter
 from dsh.llm.anthropic.route import AnthropicRoute
+from dsh.llm.failure import LlmError
 from dsh.llm.registry import LLM, RouteHandle
 from dsh.llm.transport.credential import ContextKeys, hide_key
 
@@ -41,15 +42,19 @@ def apply(ctx: Context, config: Config) -> None:
     def serve(now: Config) -> None:
         nonlocal handle
         before, adapter.routes = adapter.routes, now.providers
+        try:
+            if handle is not None:
+                if _registered(before) != _registered(adapter.routes):
+                    handle.replace(list(adapter.routes))
+            elif adapter.routes:
+                handle = llm.register_adapter(list(adapter.routes), adapter)
+        except LlmError:
+            adapter.routes = before  # a route that another row serves: nothing of the change counts
+            raise
         for route in now.providers.values():
             if route.api_key_env is not None and route.api_key_env not in hidden:
                 hidden.add(route.api_key_env)
                 hide_key(ctx, route.api_key_env)
-        if handle is not None:
-            if _registered(before) != _registered(adapter.routes):
-                handle.replace(list(adapter.routes))
-        elif adapter.routes:
-            handle = llm.register_adapter(list(adapter.routes), adapter)
 
     serve(config)
     install_settings_section(ctx, "llm-anthropic", Config, config, changed=serve)

@@ -69,7 +69,7 @@ KNOWN = frozenset(
 
 
 class _Type(msgspec.Struct, gc=False):
-    type: Any = None
+    type: str = ""
 
 
 _decode = msgspec.json.Decoder(WireEvent).decode

@@ -17,6 +17,7 @@ from dsh.llm.memo import Seen
 from dsh.llm.transport.body import encode_wire
 from dsh.llm.transport.clean_json import clean_json
 from dsh.session.message import Block, Message, ToolResultBlock, text_in
+from dsh.unicode import valid
 
 NO_OUTPUT = "(no output)"
 NO_RESULT = "(no result)"
@@ -190,7 +191,7 @@ def _input(arguments: str) -> msgspec.Raw:
         value = msgspec.json.decode(raw)
     except (ValueError, RecursionError):
         try:
-            raw = clean_json(arguments.encode("utf-8", "replace"))
+            raw = clean_json(valid(arguments).encode())
             value = msgspec.json.decode(raw)
         except (ValueError, RecursionError):
             return _NO_INPUT
