@@ -2,21 +2,21 @@
 
 This is the only module that imports httpx, and it does so at the first request: loading it takes as long
 as the rest of the start. The CA store is read in a thread, and only when something is fetched over TLS.
-Proxies and CA files are taken from the usual variables (`HTTPS_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`,
-`SSL_CERT_DIR`). How long a silent server is waited for is the
-caller's business (`dsh.llm.transport.watchdog`).
+Proxies and authorities are taken from the usual variables (`proxy.py`, `authorities.py`). How long a silent
+server is waited for is the caller's business (`dsh.llm.transport.watchdog`).
 """
 
 import asyncio
 import contextlib
-import os
-import socket
 import ssl
 import sys
 from collections.abc import AsyncIterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
+from dsh.capabilities.authorities import chosen, load_authorities
+from dsh.capabilities.http_failure import reason, remedy
+from dsh.capabilities.proxy import proxy_for, shown_proxy
 from dsh.errors import DshError
 from dsh.kernel import ServiceKey
 
@@ -28,15 +28,14 @@ CONNECT_TIMEOUT_S = 30.0
 WRITE_TIMEOUT_S = 120.0
 """One write of a request body."""
 MAX_CONNECTIONS = 100
+KEPT_CONNECTIONS = 20
+KEEP_ALIVE_S = 30.0
+"""How long an idle connection is kept: over a usual tool call, shorter than most servers do."""
+ENCODINGS = frozenset({"", "identity", "gzip", "deflate", "zstd"})
+"""Content encodings that can be undone; none is asked for."""
 
 UNUSABLE_SETTINGS = "INVALID_HTTP_SETTINGS"
 """Code of an `HttpError` that trying again cannot mend: the CA store or the proxy is set wrongly."""
-
-_REMEDIES: tuple[tuple[type[OSError], str], ...] = (
-    (ssl.SSLCertVerificationError, "name the authority that signed it in SSL_CERT_FILE"),
-    (socket.gaierror, "check the host name and the network"),
-    (ConnectionRefusedError, "check host and port"),
-)
 
 
 class HttpError(DshError):
@@ -46,11 +45,13 @@ class HttpError(DshError):
 class HttpStream:
     """A response whose body is read piece by piece. Close it on every path."""
 
-    __slots__ = ("_body", "_response", "headers", "status")
+    __slots__ = ("_body", "_response", "_unknown_encoding", "headers", "status")
 
     def __init__(self, response: "httpx.Response") -> None:
         self._response = response
-        plain = response.headers.get("content-encoding", "identity").strip().lower() in ("", "identity")
+        encodings = {name.strip().lower() for name in response.headers.get("content-encoding", "").split(",")}
+        self._unknown_encoding = ", ".join(sorted(encodings - ENCODINGS))
+        plain = encodings <= {"", "identity"}
         body = cast("AsyncIterable[bytes]", response.stream) if plain else response.aiter_bytes()
         self._body = aiter(body)  # past httpx's own chunker: it costs as much as the decoding of an event
         self.status: int = response.status_code
@@ -61,8 +62,17 @@ class HttpStream:
         """The next piece of the body, empty at its end.
 
         Raises:
-            HttpError: the connection broke.
+            HttpError: the connection broke, or the body is in an encoding that nobody asked for.
         """
+        if self._unknown_encoding:
+            raise HttpError(
+                f"the answer is encoded as {self._unknown_encoding[:40]!r}, which was not asked for",
+                code="MALFORMED_RESPONSE",
+                hint="check the proxies and gateways in between",
+            )
+        return await self._next()
+
+    async def _next(self) -> bytes:
         try:
             async for piece in self._body:
                 if piece:
@@ -92,18 +102,19 @@ class HttpStream:
         """
         await self._response.aclose()
         with contextlib.suppress(Exception):
-            while await self.read():
+            while await self._next():
                 continue
 
 
 class HttpClient:
-    """Opens responses. State: the connection pool, made with the first request."""
+    """Opens responses. State: a pool of connections for each proxy in use, made with its first request."""
 
     def __init__(self) -> None:
-        self._client: httpx.AsyncClient | None = None
+        self._clients: dict[str, httpx.AsyncClient] = {}
+        """By the URL of the proxy that each goes through; empty for none."""
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        self._library: asyncio.Future[bool] | None = None
-        """Resolves once httpx is loaded; to whether a proxy is reached over TLS."""
+        self._library: asyncio.Future[None] | None = None
+        """Resolves once httpx is loaded."""
         self._authorities: asyncio.Future[None] | None = None
 
     async def open(
@@ -115,15 +126,16 @@ class HttpClient:
             HttpError: no response came about.
         """
         self.warm(url)
-        await self._warmed()
+        await self._warmed(url)
         import httpx
 
-        client = self._client or self._start()
+        proxy = proxy_for(url)
+        client = self._clients.get(proxy) or self._start(proxy)
         try:
             request = client.build_request(method, url, headers=dict(headers), content=content)
             return HttpStream(await client.send(request, stream=True, follow_redirects=False))
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
-            raise _wrapped(error, url if isinstance(error, httpx.TransportError) else "") from error
+            raise _wrapped(error, proxy if isinstance(error, httpx.TransportError) else "") from error
 
     def warm(self, url: str) -> None:
         """Begin to load, in a thread, what a request to this URL will need and nothing more."""
@@ -133,50 +145,61 @@ class HttpClient:
             self._trust()
 
     def _trust(self) -> None:
-        self._authorities = asyncio.ensure_future(asyncio.to_thread(_load_authorities, self._tls))
+        self._authorities = asyncio.ensure_future(asyncio.to_thread(load_authorities, self._tls))
 
-    async def _warmed(self) -> None:
+    async def _warmed(self, url: str) -> None:
         if self._library is not None:
             await asyncio.wait((self._library,))
-            if self._library.result() and self._authorities is None:
-                self._trust()
+            self._library.result()
+        if self._authorities is None and proxy_for(url).startswith("https:"):
+            self._trust()
         if self._authorities is None:
             return
         await asyncio.wait((self._authorities,))
         if (error := self._authorities.exception()) is not None:
             self._authorities = None
             raise HttpError(
-                f"the CA store cannot be read: {_reason(error)}",
+                f"the CA store cannot be read: {reason(error)}",
                 code=UNUSABLE_SETTINGS,
-                hint="check SSL_CERT_FILE and SSL_CERT_DIR",
+                hint=f"check {chosen()[0] or 'the installation of certifi'}",
             ) from error
 
-    def _start(self) -> "httpx.AsyncClient":
+    def _start(self, proxy: str) -> "httpx.AsyncClient":
         import httpx
 
         try:
-            self._client = httpx.AsyncClient(
+            way = None
+            if proxy:
+                way = httpx.Proxy(proxy, ssl_context=self._tls if proxy.startswith("https:") else None)
+            client = httpx.AsyncClient(
                 verify=self._tls,
                 timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT_S, write=WRITE_TIMEOUT_S),
-                limits=httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=20),
+                limits=httpx.Limits(
+                    max_connections=MAX_CONNECTIONS,
+                    max_keepalive_connections=KEPT_CONNECTIONS,
+                    keepalive_expiry=KEEP_ALIVE_S,
+                ),
+                proxy=way,
+                trust_env=False,
                 follow_redirects=False,
             )
-        except (ValueError, ImportError) as error:
+        except (ValueError, ImportError, httpx.InvalidURL) as error:
             raise HttpError(
-                f"the proxy settings cannot be used: {error}",
+                f"the proxy settings cannot be used: {_proxy_problem(error)}",
                 code=UNUSABLE_SETTINGS,
                 hint="check HTTP_PROXY, HTTPS_PROXY and ALL_PROXY",
             ) from error
-        return self._client
+        self._clients[proxy] = client
+        return client
 
     async def aclose(self) -> None:
         """Drop every connection. The client can be used again."""
-        client, self._client = self._client, None
+        clients, self._clients = self._clients, {}
         loading: tuple[asyncio.Future[Any] | None, ...] = (self._library, self._authorities)
         pending = [future for future in loading if future is not None and not future.done()]
         if pending:
             await asyncio.wait(pending)
-        if client is not None:
+        for client in clients.values():
             await client.aclose()
 
 
@@ -202,50 +225,30 @@ def _errors() -> tuple[type[Exception], ...]:
     return (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)
 
 
-def _wrapped(error: Exception, url: str = "") -> HttpError:
+def _wrapped(error: Exception, proxy: str = "") -> HttpError:
     """The failure in the system's words, with the proxy that the request went through and what to do."""
-    reason = _reason(error)
-    if proxy := _proxy_of(url):
-        reason += f" (through the proxy {proxy})"
-    found = _system_error(error)
-    hint = next((words for kind, words in _REMEDIES if isinstance(found, kind)), "")
-    return HttpError(reason, hint=hint)
+    import httpx
+
+    match error:
+        case httpx.ConnectTimeout():
+            words, hint = f"no connection within {CONNECT_TIMEOUT_S:g} s", "check host, port and network"
+        case httpx.WriteTimeout():
+            words, hint = f"nothing could be sent for {WRITE_TIMEOUT_S:g} s", ""
+        case httpx.ProxyError():
+            words, hint = reason(error), "check user and password of the proxy" * ("407" in str(error))
+        case _:
+            words, hint = reason(error), remedy(error)
+    return HttpError(f"{words} (through the proxy {shown_proxy(proxy)})" if proxy else words, hint=hint)
 
 
-def _reason(error: BaseException) -> str:
-    found = _system_error(error)
-    if isinstance(found, ssl.SSLCertVerificationError):
-        return f"its certificate cannot be trusted: {found.verify_message}"
-    if isinstance(found, ConnectionError) and found.errno:
-        return os.strerror(found.errno)  # asyncio puts another text in its place
-    if found is not None and found.strerror:
-        return found.strerror
-    return str(error) or type(error).__name__
+def _proxy_problem(error: Exception) -> str:
+    """What is wrong with a proxy's URL, without the URL: it may hold a password."""
+    if isinstance(error, ImportError):
+        return "SOCKS is not supported"
+    return "its URL is none of http:// or https://"
 
 
-def _system_error(error: BaseException) -> OSError | None:
-    """The error of the operating system at the bottom: the libraries' own texts say less."""
-    at: BaseException | None = error
-    while at is not None and not isinstance(at, OSError):
-        at = at.exceptions[0] if isinstance(at, BaseExceptionGroup) else at.__cause__ or at.__context__
-    if isinstance(at, OSError) and at.errno is None and (below := at.__cause__ or at.__context__):
-        return _system_error(below) or at
-    return at
-
-
-def _proxy_of(url: str) -> str:
-    """Host and port of the proxy that requests to this URL go through; empty where there is none."""
-    from urllib.request import getproxies, proxy_bypass
-
-    scheme, host = urlsplit(url)[:2] if url else ("", "")
-    proxies = getproxies() if host else {}
-    proxy = proxies.get(scheme) or proxies.get("all") or ""
-    if not proxy or proxy_bypass(host.rpartition("@")[2]):
-        return ""
-    return proxy.rpartition("://")[2].rpartition("@")[2].partition("/")[0]
-
-
-def _load_library() -> bool:
+def _load_library() -> None:
     sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # its command line: click, rich, 30 ms
     try:
         import anyio._backends._asyncio  # noqa: F401  # else loaded by the first connection, on the loop
@@ -253,17 +256,4 @@ def _load_library() -> bool:
     finally:
         if sys.modules.get("httpx._main") is None:
             sys.modules.pop("httpx._main", None)
-    from urllib.request import getproxies
-
-    return any(proxy.startswith("https:") for proxy in getproxies().values())
-
-
-def _load_authorities(context: ssl.SSLContext) -> None:
-    if path := os.environ.get("SSL_CERT_FILE"):
-        context.load_verify_locations(cafile=path)
-    elif path := os.environ.get("SSL_CERT_DIR"):
-        context.load_verify_locations(capath=path)
-    else:
-        import certifi
-
-        context.load_verify_locations(cafile=certifi.where())
+    import urllib.request  # noqa: F401  # for `proxy_for`

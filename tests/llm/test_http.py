@@ -12,15 +12,15 @@ from dsh.capabilities.http import UNUSABLE_SETTINGS, HttpClient, HttpError, host
 from dsh.testing.mock_server import MockModelServer, MockOptions
 from tests.aio import aio
 
+ASK = b'{"model":"m","stream":true,"messages":[{"role":"user","content":"say it"}]}'
+
 
 @aio
 async def test_a_body_is_read_piece_by_piece_to_its_end() -> None:
     client = HttpClient()
     async with MockModelServer(["success", "server_error"]) as server:
         for status in (200, 500):
-            stream = await client.open(
-                "POST", f"{server.base_url}/chat/completions", headers={}, content=b"{}"
-            )
+            stream = await client.open("POST", f"{server.base_url}/chat/completions", headers={}, content=ASK)
             body = await stream.read_all(100_000)
             assert (stream.status, await stream.read(), body != b"") == (status, b"", True)
             assert stream.headers["x-request-id"] == MockOptions().request_id
@@ -32,7 +32,7 @@ async def test_a_body_is_read_piece_by_piece_to_its_end() -> None:
 async def test_reading_stops_at_the_limit_it_was_given() -> None:
     client = HttpClient()
     async with MockModelServer(["gateway_page"]) as server:
-        stream = await client.open("POST", f"{server.base_url}/chat/completions", headers={}, content=b"{}")
+        stream = await client.open("POST", f"{server.base_url}/chat/completions", headers={}, content=ASK)
         assert len(await stream.read_all(1000)) == 1000
         await stream.aclose()
         await client.aclose()
@@ -43,9 +43,7 @@ async def test_a_stream_that_is_left_early_leaves_no_task() -> None:
     client = HttpClient()
     async with MockModelServer(["slow_success", "success", "stall"]) as server:
         for _ in range(3):
-            stream = await client.open(
-                "POST", f"{server.base_url}/chat/completions", headers={}, content=b"{}"
-            )
+            stream = await client.open("POST", f"{server.base_url}/chat/completions", headers={}, content=ASK)
             if server.requests[-1].behavior != "stall":
                 await stream.read()
             await stream.aclose()
@@ -82,9 +80,7 @@ async def test_a_client_can_be_used_again_after_it_was_closed() -> None:
     client = HttpClient()
     async with MockModelServer(repeat_last=True) as server:
         for _ in range(2):
-            stream = await client.open(
-                "POST", f"{server.base_url}/chat/completions", headers={}, content=b"{}"
-            )
+            stream = await client.open("POST", f"{server.base_url}/chat/completions", headers={}, content=ASK)
             await stream.aclose()
             await client.aclose()
     await HttpClient().aclose()

@@ -143,9 +143,11 @@ class Attempt:
                 return await stream.read()
         except HttpError as error:
             reason = self._refusal.shown(str(error))
-            raise self._refusal.failed(
-                "TRANSPORT", f"the connection to {self._endpoint.shown_url} broke: {reason}"
-            ) from error
+            if error.code:
+                message = f"the answer of {self._endpoint.shown_url} cannot be read: {reason}"
+            else:
+                message = f"the connection to {self._endpoint.shown_url} broke: {reason}"
+            raise self._refusal.failed(error.code or "TRANSPORT", message) from error
 
     async def _refused(self, stream: HttpStream, watchdog: Watchdog) -> LlmError:
         """The failure behind an answer without a stream."""
