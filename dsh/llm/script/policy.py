@@ -8,6 +8,7 @@ import msgspec
 from dsh.errors import DshError
 from dsh.llm.adapter import DEFAULT_RETRYABLE_CODES, RetryPolicy
 from dsh.llm.retry import Backoff, RetryConfig
+from dsh.llm.script.route import RouteReader
 from dsh.session.event import SessionEvent
 
 
@@ -19,11 +20,11 @@ def recorded_policies(events: Iterable[SessionEvent]) -> dict[str, RetryPolicy]:
     """
     named: dict[str, RetryPolicy] = {}
     without: set[str] = set()
-    provider, failed = "", ""
+    routes, failed = RouteReader(), ""
     for event in events:
         data = event.data
-        if event.type == "request/header":
-            provider = str(data["header"]["config"].get("provider"))
+        if event.type in ("request/header", "request/context"):
+            routes.see(event)
         elif event.type == "llm/retry":
             failed = ""
             if (policy := policy_from_key(str(data.get("policyKey")))) is not None:
@@ -34,7 +35,7 @@ def recorded_policies(events: Iterable[SessionEvent]) -> dict[str, RetryPolicy]:
                 failed = str((chunk["reason"].get("failure") or {}).get("code", ""))
         elif event.type == "turn/end":
             if failed in DEFAULT_RETRYABLE_CODES and data["reason"].get("kind") == "error":
-                without.add(provider)
+                without.add("" if routes.model is None else routes.model.provider)
             failed = ""
     return {**{name: RetryPolicy(max_retries=0) for name in without}, **named}
 
@@ -49,6 +50,6 @@ def policy_from_key(key: str) -> RetryPolicy | None:
             return RetryConfig(mode="always", backoff=backoff).policy()
         if mode == "normal" and len(parts) == 6:
             return RetryConfig(max_retries=parts[1], retryable_codes=parts[2], backoff=backoff).policy()
-    except (msgspec.DecodeError, TypeError, ValueError, AttributeError, KeyError, DshError):
+    except (msgspec.DecodeError, TypeError, ValueError, AttributeError, KeyError, IndexError, DshError):
         return None
     return None

@@ -54,8 +54,6 @@ def read_recording(path: Path) -> Recording:
         models, policies = recorded_models(events), recorded_policies(events)
     except ScriptError as error:
         raise ScriptError(INVALID, f"{path}: {error}", hint=error.hint) from None
-    except (KeyError, TypeError, AttributeError):
-        raise ScriptError(INVALID, f"{path}: a request row lacks its header or its config") from None
     created_at = safe_int(header.get("createdAt")) or 0
     return Recording(str(path), str(header.get("id", "")), created_at, tuple(calls), models, policies)
 
@@ -64,7 +62,10 @@ def _text(path: Path) -> bytes:
     data = path.read_bytes()
     if not data.startswith(MAGIC):
         return data
-    return b"".join(decode_frame(data, frame) for frame in scan_frames(data).frames)
+    frames, torn = scan_frames(data)
+    if torn is not None:
+        raise ScriptError(INVALID, f"{path}: the file ends inside the zstd frame at byte {torn}")
+    return b"".join(decode_frame(data, frame) for frame in frames)
 
 
 def _object(path: Path, number: int, line: bytes) -> JsonObject:

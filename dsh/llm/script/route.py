@@ -18,17 +18,21 @@ class RouteReader:
         self._default_efforts: dict[tuple[str, str], str | None] = {}
 
     def see(self, event: SessionEvent) -> None:
-        """Take in the next event; only `request/header` and `request/context` say something."""
+        """Take in the next event; only `request/header` and `request/context` say something, and of a
+        fixture that was cut short not even they."""
         if event.type == "request/header":
-            self._header(event.data["header"])
-        elif event.type == "request/context":
-            at = (event.data["provider"], event.data["model"])
+            self._header(event.data)
+        elif event.type == "request/context" and (at := _route(event.data)) is not None:
             self._at = at
             self._windows[at] = event.data.get("contextWindow")
 
-    def _header(self, header: Mapping[str, Any]) -> None:
-        config, defaults = header["config"], header.get("adapterDefaults", {})
-        at = self._at = (config["provider"], config["model"])
+    def _header(self, data: Any) -> None:
+        header = data.get("header") if isinstance(data, Mapping) else None
+        config = header.get("config") if isinstance(header, Mapping) else None
+        at = _route(config)
+        if header is None or config is None or at is None:
+            return
+        self._at, defaults = at, header.get("adapterDefaults") or {}
         self._limits[at] = config.get("maxTokens") if defaults.get("maxTokens") else None
         effort = config.get("reasoningEffort")
         if effort is None:
@@ -65,6 +69,14 @@ class RouteReader:
     def models(self) -> tuple[ModelInfo, ...]:
         """Every model that was asked, in order of its first request."""
         return tuple(self.known(*at) for at in dict.fromkeys((*self._limits, *self._windows)))
+
+
+def _route(value: Any) -> tuple[str, str] | None:
+    """Provider and model that a config or a record of the route names."""
+    if not isinstance(value, Mapping):
+        return None
+    provider, model = value.get("provider"), value.get("model")
+    return (provider, model) if isinstance(provider, str) and isinstance(model, str) else None
 
 
 def recorded_models(events: Iterable[SessionEvent]) -> tuple[ModelInfo, ...]:
