@@ -157,6 +157,8 @@ def test_a_request_that_is_answered_loads_nothing_that_tells_failures_apart(tmp_
         space.use_model(model.base_url)
         loaded = loaded_by(space, "run", "hello")
     assert "dsh.llm.transport.attempt" in loaded
+    assert "dsh.plugins.model_catalogue" in loaded
+    assert not any(name.startswith("dsh.llm.catalogue") for name in loaded), "its data are not asked for"
     assert not loaded & {
         "dsh.llm.transport.refusal",
         "dsh.llm.transport.classify",
