@@ -1,27 +1,29 @@
 """The behaviours of the mock model server by name: how any server answers, stalls and breaks off.
 
-Each is written once, in parts, and put on the wire by the dialect of the request. What only one wire can get
-wrong is in `quirk`.
+Each is written once, in parts, and put on the wire by the dialect of the request. The package `quirk` holds
+the refusals, the framings, and what only one wire can get wrong.
 """
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias, get_args
+from typing import TypeAlias
 
 from dsh.testing.mock_server.dialect.base import Dialect, streamed
 from dsh.testing.mock_server.part import (
     Call,
     End,
-    Fault,
-    FaultKind,
     Opening,
     Part,
     Text,
+    Usage,
     said,
     thought,
     whole,
 )
-from dsh.testing.mock_server.plan import JSON_HEADERS, MockOptions, Pause, Plan, Reset, Stall
-from dsh.testing.mock_server.quirk import ANTHROPIC_QUIRKS, CHAT_QUIRKS
+from dsh.testing.mock_server.plan import MockOptions, Pause, Plan, Reset, Stall
+from dsh.testing.mock_server.quirk.anthropic import ANTHROPIC_QUIRKS
+from dsh.testing.mock_server.quirk.chat import CHAT_QUIRKS
+from dsh.testing.mock_server.quirk.error import ERRORS
+from dsh.testing.mock_server.quirk.framing import FRAMINGS
 
 RANDOM_WEIGHTS = {
     "success": 48,
@@ -38,18 +40,15 @@ RANDOM_WEIGHTS = {
     "partial_eof": 1,
     "malformed_json": 1,
 }
+WINDOW_TOKENS = 100_000_000
+"""More than any model reads."""
 
 Behaviour: TypeAlias = Callable[[Dialect, MockOptions], Plan]
-Reply: TypeAlias = Callable[[MockOptions], list[Part]]
 
 
-def _reply(reply: Reply) -> Behaviour:
+def _reply(reply: Callable[[MockOptions], list[Part]]) -> Behaviour:
     """The behaviour of a reply that every dialect can put on the wire."""
     return lambda d, o: streamed(d, reply(o), o)
-
-
-def _fault(kind: FaultKind) -> Behaviour:
-    return lambda d, o: d.error(Fault(kind), o)
 
 
 def _success(o: MockOptions) -> list[Part]:
@@ -64,29 +63,52 @@ def _slow_success(o: MockOptions) -> list[Part]:
 
 
 def _reasoning_success(o: MockOptions) -> list[Part]:
-    return whole(*thought(o.reasoning_text, o), *said(o.success_text, o))
+    used = Usage(reasoning=8)
+    return whole(*thought(o.reasoning_text, o), *said(o.success_text, o), usage=used)
 
 
-def mock_call(o: MockOptions, number: int = 1) -> Call:
+def _mock_call(o: MockOptions, number: int = 1) -> Call:
     """The call of the behaviours, its arguments in two halves."""
     half = len(o.tool_arguments) // 2
     fragments = (o.tool_arguments[:half], o.tool_arguments[half:])
     return Call(f"mock-call-{number}", o.tool_name, fragments)
 
 
-def _tool_call_success(o: MockOptions) -> list[Part]:
-    return whole(mock_call(o), reason="tool-calls")
+def _calls(*fragments: str, count: int = 1) -> Behaviour:
+    """Calls whose arguments come in these fragments, in two halves where there are none."""
+
+    def reply(o: MockOptions) -> list[Part]:
+        calls = [_mock_call(o, number) for number in range(1, count + 1)]
+        given = [Call(call.id, call.name, fragments or call.fragments) for call in calls]
+        return whole(*given, reason="tool-calls")
+
+    return _reply(reply)
+
+
+def _call_at_once(o: MockOptions) -> list[Part]:
+    return whole(Call("mock-call-1", o.tool_name, (o.tool_arguments,)), reason="tool-calls")
+
+
+def _call_without_arguments(o: MockOptions) -> list[Part]:
+    return whole(Call("mock-call-1", o.tool_name, ()), reason="tool-calls")
+
+
+def _reasoning_call(o: MockOptions) -> list[Part]:
+    return whole(*thought(o.reasoning_text, o), _mock_call(o), reason="tool-calls")
+
+
+def _tool_call_then_text(o: MockOptions) -> list[Part]:
+    call = Call("mock-call-1", o.tool_name, (o.tool_arguments,))
+    return whole(call, *said(o.success_text, o), reason="tool-calls")
 
 
 def _partial_disconnect(o: MockOptions) -> list[Part]:
     return [Opening(), *said(o.partial_text, o), Pause(o.disconnect_delay_ms), Reset()]
 
 
-def _keep_alive_comments(o: MockOptions) -> list[Part]:
-    parts: list[Part] = []
-    for piece in said(o.success_text, o):
-        parts += [piece, Pause(o.chunk_delay_ms), b": keep-alive\n\n", Pause(o.chunk_delay_ms)]
-    return [b": keep-alive\n\n", *whole(*parts)]
+def _call_disconnect(o: MockOptions) -> list[Part]:
+    """A call that is whole, and no end."""
+    return [Opening(), _mock_call(o), Pause(o.disconnect_delay_ms), Reset()]
 
 
 def _endless_keep_alive(o: MockOptions) -> list[Part]:
@@ -107,89 +129,53 @@ def _cut_short(reason: str) -> Behaviour:
     return _reply(lambda o: whole(*said(o.partial_text, o), reason=reason))
 
 
-def _tool_call_then_text(o: MockOptions) -> list[Part]:
-    call = Call("mock-call-1", o.tool_name, (o.tool_arguments,))
-    return whole(call, *said(o.success_text, o), reason="tool-calls")
+def _partial_event(d: Dialect, o: MockOptions) -> Plan:
+    """The body ends in the middle of an event, in good order."""
+    sent = streamed(d, [Opening(), *said(o.partial_text, o)], o).sent()
+    return Plan(steps=(sent[:-9],))
 
-
-def _unicode_separators(o: MockOptions) -> list[Part]:
-    return whole(Text("line\u2028paragraph\u2029next\x85tab\x0bfeed\x0c"))
-
-
-def _split_utf8(d: Dialect, o: MockOptions) -> Plan:
-    """Every character of several bytes is cut in the middle."""
-    sent = streamed(d, whole(Text("héllo wörld 🏷 한국어")), o).sent()
-    return Plan(steps=tuple(sent[at : at + 7] for at in range(0, len(sent), 7)))
-
-
-def _sent(d: Dialect, o: MockOptions) -> bytes:
-    return streamed(d, _success(o), o).sent()
-
-
-def _json_error(d: Dialect, o: MockOptions) -> Plan:
-    """A 200 whose body is an error, plainly."""
-    body = d.error(Fault("server_error", "internal error"), o).steps
-    return Plan(headers=JSON_HEADERS, steps=body)
-
-
-def _html_page(d: Dialect, o: MockOptions) -> Plan:
-    page = b"<!doctype html><html><head><title>Log in</title></head><body><p>Welcome to the WiFi.</p></body>"
-    return Plan(headers={"content-type": "text/html"}, steps=(page,))
-
-
-def _gateway_page(d: Dialect, o: MockOptions) -> Plan:
-    page = (
-        b"<html><head><title>502 Bad Gateway</title></head><body>"
-        + b"<p>nginx</p>" * 3400
-        + b"</body></html>"
-    )
-    return Plan(status=502, headers={"content-type": "text/html"}, steps=(page,))
-
-
-def _redirect(d: Dialect, o: MockOptions) -> Plan:
-    return Plan(status=307, headers={"location": "http://127.0.0.1:9/elsewhere"})
-
-
-_FAULTS: dict[str, Behaviour] = {
-    kind: _fault(kind)
-    for kind in get_args(FaultKind)
-    if kind not in ("overloaded", "permission", "not_found", "too_large")
-}
 
 COMMON: Mapping[str, Behaviour] = {
     "success": _reply(_success),
     "slow_success": _reply(_slow_success),
     "reasoning_success": _reply(_reasoning_success),
-    "tool_call_success": _reply(_tool_call_success),
+    "reasoning_only": _reply(lambda o: whole(*thought(o.reasoning_text, o))),
+    "reasoning_tool_call": _reply(_reasoning_call),
+    "tool_call_success": _calls(),
+    "tool_call_at_once": _reply(_call_at_once),
+    "tool_call_without_arguments": _reply(_call_without_arguments),
+    "tool_call_empty_fragments": _calls("", "", "{}"),
+    "tool_call_bad_arguments": _calls('{"command": ', "nope"),
+    "parallel_tool_calls": _calls(count=3),
+    "tool_call_then_text": _reply(_tool_call_then_text),
     "max_tokens": _cut_short("max-tokens"),
+    "content_filter": _cut_short("refusal"),
+    "unknown_finish": _cut_short("tired"),
+    "overflow_by_length": _reply(lambda o: whole(reason="max-tokens", usage=Usage(output=0))),
+    "overflow_by_usage": _reply(
+        lambda o: whole(*said(o.success_text, o), usage=Usage(uncached=WINDOW_TOKENS))
+    ),
+    "usage_never": _reply(lambda o: whole(*said(o.success_text, o), usage=None)),
     "connection_reset": lambda d, o: Plan(status=0, steps=(Reset(),)),
     "stream_disconnect": lambda d, o: Plan(steps=(Pause(o.disconnect_delay_ms), Reset())),
     "partial_disconnect": _reply(_partial_disconnect),
+    "call_disconnect": _reply(_call_disconnect),
     "empty": _reply(lambda o: whole()),
     "empty_body": lambda d, o: Plan(),
+    "no_content": lambda d, o: Plan(status=204, headers={}),
     "stream_eof": _reply(lambda o: [Opening()]),
     "partial_eof": _reply(lambda o: [Opening(), *said(o.partial_text, o)]),
+    "partial_event_eof": _partial_event,
+    "missing_done": _reply(lambda o: _success(o)[:-1]),
+    "silent": lambda d, o: Plan(status=0, steps=(Stall(),)),
     "stall": lambda d, o: Plan(steps=(Stall(),)),
-    "malformed_json": lambda d, o: streamed(d, [Opening(), d.garbled, End()], o),
-    "malformed_event": lambda d, o: streamed(d, [d.malformed, End()], o),
-    "wrong_content_type": lambda d, o: Plan(headers=JSON_HEADERS, steps=tuple(d.steps(_success(o), o))),
-    **_FAULTS,
-    "no_content": lambda d, o: Plan(status=204, headers={}),
-    "content_filter": _cut_short("refusal"),
-    "unicode_separators": _reply(_unicode_separators),
-    "split_utf8": _split_utf8,
-    "keep_alive_comments": _reply(_keep_alive_comments),
+    "stall_after_text": _reply(lambda o: [Opening(), *said(o.partial_text, o), Stall()]),
     "endless_keep_alive": _reply(_endless_keep_alive),
     "empty_deltas": _reply(_empty_deltas),
-    "crlf": lambda d, o: Plan(steps=(_sent(d, o).replace(b"\n", b"\r\n"),)),
-    "byte_order_mark": lambda d, o: Plan(steps=(b"\xef\xbb\xbf", *d.steps(_success(o), o))),
-    "json_error": _json_error,
-    "html_page": _html_page,
-    "gateway_page": _gateway_page,
-    "redirect": _redirect,
-    "missing_done": _reply(lambda o: _success(o)[:-1]),
-    "done_without_blank_line": lambda d, o: Plan(steps=(_sent(d, o).rstrip(b"\n"),)),
-    "tool_call_then_text": _reply(_tool_call_then_text),
+    "malformed_json": lambda d, o: streamed(d, [Opening(), d.garbled, End()], o),
+    "malformed_event": lambda d, o: streamed(d, [d.malformed, End()], o),
+    **ERRORS,
+    **FRAMINGS,
 }
 """What every dialect plays. Besides: `random`, and `connection_refused` (of the command, first only)."""
 

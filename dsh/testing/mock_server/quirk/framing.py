@@ -1,0 +1,88 @@
+"""One and the same reply in every framing that server-sent events and HTTP allow."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from dsh.testing.mock_server.dialect.base import Dialect, streamed
+from dsh.testing.mock_server.part import Part, Text, said, whole
+from dsh.testing.mock_server.plan import JSON_HEADERS, MockOptions, Pause, Plan
+
+Behaviour: TypeAlias = Callable[[Dialect, MockOptions], Plan]
+HUGE_CHARS = 1_000_000
+MIXED = "héllo wörld 🏷 한국어"
+SEPARATORS = "line\u2028paragraph\u2029next\x85tab\x0bfeed\x0c"
+
+
+def _success(o: MockOptions) -> list[Part]:
+    return whole(*said(o.success_text, o))
+
+
+def _sent(d: Dialect, o: MockOptions) -> bytes:
+    return streamed(d, _success(o), o).sent()
+
+
+def _cut(sent: bytes, size: int) -> Plan:
+    return Plan(steps=tuple(sent[at : at + size] for at in range(0, len(sent), size)))
+
+
+def _recast(cast: Callable[[bytes], bytes]) -> Behaviour:
+    """The bytes of a plain reply, changed."""
+    return lambda d, o: Plan(steps=(cast(_sent(d, o)),))
+
+
+def _bare_fields(sent: bytes) -> bytes:
+    """No blank after the colon, and fields that nobody asked for."""
+    return sent.replace(b"data: ", b"id:7\nretry: 10\nx\ndata:").replace(b"event: ", b"event:")
+
+
+def _two_data_lines(sent: bytes) -> bytes:
+    """Each payload on two lines of data, cut where JSON allows a line end."""
+    return re.sub(rb'(?m)^data: (\{"[^"]*":)', rb"data: \1\ndata: ", sent)
+
+
+def _mixed_line_ends(sent: bytes) -> bytes:
+    """CRLF, CR and LF take turns, event by event."""
+    events = sent.split(b"\n\n")
+    ends = (b"\r\n", b"\r", b"\n")
+    return b"".join(
+        event.replace(b"\n", ends[at % 3]) + ends[at % 3] * 2 for at, event in enumerate(events) if event
+    )
+
+
+def _keep_alive_comments(d: Dialect, o: MockOptions) -> Plan:
+    parts: list[Part] = [b": keep-alive\n\n"]
+    for part in _success(o):
+        parts += [part, Pause(o.chunk_delay_ms), b": keep-alive\n\n", Pause(o.chunk_delay_ms)]
+    return streamed(d, parts[:-3], o)
+
+
+def _lone_surrogate(d: Dialect, o: MockOptions) -> Plan:
+    """Half of a pair, as JSON can write it and UTF-8 cannot."""
+    sent = streamed(d, whole(Text("half @@ pair")), o).sent()
+    return Plan(steps=(sent.replace(b"@@", b"\\ud83d"),))
+
+
+def _invalid_utf8(d: Dialect, o: MockOptions) -> Plan:
+    sent = streamed(d, whole(Text("bad @@ byte")), o).sent()
+    return Plan(steps=(sent.replace(b"@@", b"\xff"),))
+
+
+FRAMINGS: Mapping[str, Behaviour] = {
+    "wrong_content_type": lambda d, o: Plan(headers=JSON_HEADERS, steps=(_sent(d, o),)),
+    "unicode_separators": lambda d, o: streamed(d, whole(Text(SEPARATORS)), o),
+    "split_utf8": lambda d, o: _cut(streamed(d, whole(Text(MIXED)), o).sent(), 7),
+    "byte_by_byte": lambda d, o: _cut(streamed(d, whole(Text(MIXED)), o).sent(), 1),
+    "lone_surrogate": _lone_surrogate,
+    "invalid_utf8": _invalid_utf8,
+    "huge_event": lambda d, o: streamed(d, whole(Text("x" * HUGE_CHARS)), o),
+    "keep_alive_comments": _keep_alive_comments,
+    "crlf": _recast(lambda sent: sent.replace(b"\n", b"\r\n")),
+    "mixed_line_ends": _recast(_mixed_line_ends),
+    "bare_fields": _recast(_bare_fields),
+    "two_data_lines": _recast(_two_data_lines),
+    "one_piece": _recast(lambda sent: sent),
+    "byte_order_mark": _recast(lambda sent: b"\xef\xbb\xbf" + sent),
+    "done_without_blank_line": _recast(lambda sent: sent.rstrip(b"\n")),
+}
+"""Every one is a whole reply. All but those about characters and size say `success_text`."""
