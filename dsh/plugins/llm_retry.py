@@ -80,7 +80,7 @@ class RetryExecutor:
         if policy is None:
             return await following()
         if policy.mode == "always":
-            answer = await self._others(following)
+            answer = await self._others(failed, following)
             if answer is not None:
                 return answer
             return await self._tracked(failed, policy)
@@ -91,11 +91,12 @@ class RetryExecutor:
             return await following()
         return answer
 
-    async def _others(self, following: Next) -> RetryRequest | None:
+    async def _others(self, failed: RequestFailed, following: Next) -> RetryRequest | None:
         try:
             return await following()
         except Exception as error:
-            self._ctx.logger.warning("another recovery of a model call failed: %s", error, exc_info=error)
+            if not failed.signal.cancelled:
+                self._ctx.logger.warning("another recovery of a model call failed: %s", error, exc_info=error)
             return None
 
     async def _tracked(self, failed: RequestFailed, policy: RetryPolicy) -> RetryRequest | None:

@@ -236,6 +236,22 @@ async def test_mode_always_lets_the_others_recover_first_and_survives_their_fail
 
 
 @aio
+async def test_a_cancellation_while_the_others_recover_ends_it_and_warns_of_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench()
+
+    async def cancelled() -> RetryRequest | None:
+        bench.signal.cancel({"kind": "user"})
+        bench.signal.raise_if_cancelled()
+        return None
+
+    assert await bench.recover(bench.failed(policy=RetryPolicy(mode="always")), cancelled) is None
+    assert bench.agent.rows("llm/retry") == []
+    assert caplog.messages == []
+
+
+@aio
 async def test_a_cancelled_turn_ends_the_wait_without_a_retry() -> None:
     bench = Bench()
     bench.hold = asyncio.Event()

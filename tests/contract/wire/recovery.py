@@ -1,4 +1,4 @@
-"""The whole loop on a wire in memory; and, written down a second time, what a retry policy makes of answers."""
+"""The whole loop on a wire in memory; and, written down again, what a retry policy makes of answers."""
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager

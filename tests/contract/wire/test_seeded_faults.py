@@ -1,4 +1,4 @@
-"""Hundreds of faults in one session and in many: each turn ends as the policy says, after the waits it says."""
+"""Hundreds of faults in one session and in many: each turn ends as the policy says, after its waits."""
 
 import asyncio
 import random
