@@ -6,7 +6,7 @@ at each place where the loop waits for somebody, and between turns. Everything e
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from dsh.agent.contract import (
@@ -33,12 +33,16 @@ from dsh.session.event import SessionEvent
 from dsh.session.replay.cursor import Counts, Cursor, Divergence
 from dsh.session.replay.recording import Life
 from dsh.session.store import SESSION_DELTA, SESSION_EVENT, Appended, DeltaAppended
+from dsh.tools.event import TOOLS_EXECUTE
+from dsh.tools.execution import ToolExecution, ToolResult
 from dsh.unicode import valid
 
 TICKS = 30
 """Turns of the event loop after which nothing that is ready is left undone."""
 STALL_S = 30.0
 """How long recorded tools and a recorded model may be silent."""
+STOP_AFTER_S = 0.5
+"""How long a live tool works that was stopped when it was recorded."""
 SPLICED = "agent/inbox/spliced"
 _MADE = ("turn/", "step/", "assistant/", "tool/", "request/", "llm/", "compaction/", "command/", "session/")
 """What the loop and its rows make by themselves; other events are facts, which are put into the log."""
@@ -143,8 +147,22 @@ class LifeRun:
         ctx.on(AGENT_INBOX_CLAIMED, self._on_claim)
         if self._is_live:
             ctx.on(APPROVAL_REQUEST, self._surroundings.decide, prepend=True)
+            ctx.on(TOOLS_EXECUTE, self._on_live_tool, prepend=True)
         else:
             RecordedTools(self._recording, self._life, self).install(ctx)
+
+    async def _on_live_tool(
+        self, execution: ToolExecution, following: Callable[[], Awaitable[ToolResult]]
+    ) -> ToolResult:
+        """A live tool that was stopped is stopped again, a little after it has begun."""
+        waiting, agent = self._cancellations, self._agent
+        if agent is None or not waiting or not waiting[0].is_in_tool:
+            return await following()
+        later = asyncio.get_running_loop().call_later(STOP_AFTER_S, self._cancel, agent, True)
+        try:
+            return await following()
+        finally:
+            later.cancel()
 
     async def _drive(self, agent: Agent) -> None:
         """Until the recording is at its end, or the replay parts from it."""
@@ -183,7 +201,7 @@ class LifeRun:
 
     def _give(self, agent: Agent, in_body: bool) -> bool:
         """Give what is due next; answers whether anything was."""
-        if self._cancel(agent):
+        if self._cancel(agent, in_body):
             return True
         event = self.cursor.expected_event
         if event is None or self._command is not None:
@@ -202,15 +220,14 @@ class LifeRun:
             agent.session.append(event.type, event.data)
         return is_fact
 
-    def _cancel(self, agent: Agent) -> bool:
-        waiting = self._cancellations
-        if not waiting or self.cursor.position < waiting[0].seq:
+    def _cancel(self, agent: Agent, in_body: bool) -> bool:
+        """Stop the turn where it was stopped; one that a limit of its own has stopped meanwhile is over."""
+        waiting, position = self._cancellations, self.cursor.position
+        while waiting and agent.session.open_turn != waiting[0].turn and position > waiting[0].seq:
+            waiting.popleft()
+        if not waiting or position < waiting[0].seq or agent.session.open_turn != waiting[0].turn:
             return False
-        if agent.session.open_turn != waiting[0].turn:
-            if agent.session.last_turn > waiting[0].turn or agent.session.open_turn is None:
-                expected = self.cursor.position
-                if expected > waiting[0].seq:
-                    waiting.popleft()
+        if waiting[0].is_in_tool and not in_body and position == waiting[0].seq:
             return False
         cancellation = waiting.popleft()
         agent.cancel(cast(CancelCause, dict(cancellation.cause)), keep_inbox=cancellation.keeps_inbox)

@@ -35,6 +35,7 @@ from dsh.session.message import ToolSchema
 from dsh.session.replay.cursor import Cursor
 from dsh.session.replay.recording import Recording
 from dsh.session.value import json_equal
+from dsh.tools.registry import TOOLS
 
 PROMPT_NOTE = "the system prompt of this composition is not the recorded one, which was used"
 TOOLS_NOTE = "the tools of this composition are not described as the recorded ones, which were used"
@@ -53,10 +54,13 @@ class Surroundings:
         self._headers = [event for event in recording.marks if event.type == "request/header"]
         self._snapshots = [event for event in recording.marks if _is_snapshot(event)]
         self._feed: Callable[[], None] = lambda: None
+        self._composed_tools: Callable[[], tuple[ToolSchema, ...]] = tuple
 
     def install(self, ctx: Context, feed: Callable[[], None]) -> None:
         """Take part in the agent whose scope this is."""
         self._feed = feed
+        registry = ctx.use(TOOLS)
+        self._composed_tools = lambda: registry.schemas(None)
         ctx.on(SYSTEM_PROMPT_ASSEMBLE, self._on_assemble, prepend=True)
         ctx.on(AGENT_PRE_STEP, self._on_pre_step, prepend=True)
         ctx.on(AGENT_REQUEST, self._on_request, prepend=True)
@@ -89,7 +93,7 @@ class Surroundings:
         context = self._context()
         if self._is_noted:
             self._note(PROMPT_NOTE, composed.system == system)
-            self._note(TOOLS_NOTE, _same_tools(composed.tools, tools))
+            self._note(TOOLS_NOTE, _same_tools(self._composed_tools(), tools))
             self._note(CONTEXT_NOTE, [s.text for s in composed.context] == [s.text for s in context])
         sections = (PromptSection(RECORDED, system),) if system else ()
         return PromptAssembly(sections, tools, context)
@@ -190,4 +194,5 @@ def _sections(event: SessionEvent) -> tuple[PromptSection, ...]:
 
 
 def _same_tools(composed: tuple[ToolSchema, ...], recorded: tuple[ToolSchema, ...]) -> bool:
-    return json_equal([tool.to_json() for tool in composed], [tool.to_json() for tool in recorded])
+    here, there = ({tool.name: tool.to_json() for tool in tools} for tools in (composed, recorded))
+    return json_equal(here, there)

@@ -94,7 +94,7 @@ class RecordedTools:
     async def _on_pre_execute(
         self, execution: ToolExecution, following: Callable[[], Awaitable[PreDecision]]
     ) -> PreDecision:
-        self._feeder.feed(in_body=True)
+        self._feeder.feed()
         return Allow()
 
     async def _on_execute(

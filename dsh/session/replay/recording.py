@@ -44,6 +44,8 @@ class Cancellation(Struct, frozen=True, kw_only=True):
     cause: JsonObject
     keeps_inbox: bool
     """What waited for the agent waits on."""
+    is_in_tool: bool = False
+    """A tool was at work, and was stopped."""
 
 
 class Recording:
@@ -111,7 +113,7 @@ def _life(marks: Sequence[SessionEvent], given: int, start: int, stop: int) -> L
 
 def _is_repair(event: SessionEvent) -> bool:
     if event.type == "tool/result":
-        return (event.data.get("error") or {}).get("code") in _REPAIRED
+        return _code(event) in _REPAIRED
     return event.type == "step/end"
 
 
@@ -135,8 +137,10 @@ def _cancellation(marks: Sequence[SessionEvent], end: int) -> Cancellation:
         first -= 1
     cause = event.data["reason"].get("reason") or {"kind": "user"}
     is_limit = str(cause.get("reason", "")).startswith("limit:") or cause.get("kind") == "disposed"
+    stopped = marks[first]
     return Cancellation(
-        seq=marks[first].seq,
+        seq=stopped.seq,
+        is_in_tool=stopped.type == "tool/result" and _code(stopped) == "ABORTED",
         turn=event.data["turn"],
         cause=cause,
         keeps_inbox=not drops and (keeps or is_limit),
@@ -152,7 +156,7 @@ def _follows(event: SessionEvent, unstarted: set[str]) -> bool:
         case "assistant/message":
             return bool(data.get("interrupted"))
         case "tool/result":
-            code = (data.get("error") or {}).get("code")
+            code = _code(event)
             if code == "ABORTED_BEFORE_DISPATCH":
                 unstarted.add(str(data["message"]["source"].get("callId")))
             return code in ("ABORTED", "ABORTED_BEFORE_DISPATCH")
@@ -165,3 +169,9 @@ def _follows(event: SessionEvent, unstarted: set[str]) -> bool:
         case "compaction/end":
             return bool(data.get("error"))
     return False
+
+
+def _code(result: SessionEvent) -> str | None:
+    """The code of a failed `tool/result`."""
+    code: str | None = (result.data.get("error") or {}).get("code")
+    return code
