@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -27,6 +27,9 @@ from dsh.llm.transport.endpoint import Endpoint, base_url_problem, joined
 from dsh.llm.transport.watchdog import StreamLimits
 from dsh.session.chunk import Chunk
 from dsh.session.projection.price import Price
+
+if TYPE_CHECKING:
+    from dsh.llm.chat.discovery import Discovery
 
 PROVIDER = "deepseek-official"
 DISPLAY_NAME = "DeepSeek"
@@ -71,7 +74,7 @@ class DeepSeekModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """The same: no effect."""
 
 
-class DeepSeekSettings(msgspec.Struct, frozen=True, kw_only=True):
+class DeepSeekSettings(msgspec.Struct, frozen=True, eq=False, weakref=True, kw_only=True):
     """One valid state of the row's settings. A call uses the same one from start to end."""
 
     api_key_env: str
@@ -82,6 +85,7 @@ class DeepSeekSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int
     default_context_window: int
     models: tuple[DeepSeekModel, ...]
+    detect_leaked_calls: bool
     limits: StreamLimits
     retry_policy: RetryPolicy
 
@@ -103,6 +107,7 @@ class DeepSeekAdapter(LlmAdapter):
         self._keys = keys
         self._identity = identity
         self._catalogue = catalogue
+        self._discovery: Discovery | None = None
 
     def provider_info(self, provider: str) -> ProviderInfo:
         return ProviderInfo(provider, DISPLAY_NAME)
@@ -129,34 +134,34 @@ class DeepSeekAdapter(LlmAdapter):
     def stream(self, request: LlmRequest) -> AsyncIterator[Chunk]:
         return self._stream(self.settings, request)
 
+    async def list_served_models(self, provider: str) -> tuple[ModelInfo, ...]:
+        """The models that the server itself lists; remembered for a while.
+
+        Raises:
+            LlmError: it lists none, or does not answer.
+        """
+        settings = self.settings
+        if self._discovery is None:
+            from dsh.llm.chat.discovery import Discovery
+
+            self._discovery = Discovery(self._http)
+        served = await self._discovery.of(settings, self._endpoint(settings, "models", "application/json"))
+        return tuple(self._info(settings, provider, model.id) for model in served)
+
     async def _stream(self, settings: DeepSeekSettings, request: LlmRequest) -> AsyncIterator[Chunk]:
-        key = find_key(self._keys, settings.api_key_env, DISPLAY_NAME)
-        base_url = self._base_url(settings)
-        headers = {
-            "authorization": f"Bearer {key.value}",
-            "content-type": "application/json",
-            "accept": "text/event-stream",
-            "accept-encoding": "identity",
-            "user-agent": USER_AGENT,
-            **self._identity(request),
-        }
+        more = dict(self._identity(request))
         if request.purpose == "compaction":
-            headers["x-deepseek-harness-compact"] = "1"
-        endpoint = Endpoint(
-            url=joined(base_url, "chat/completions"),
-            headers=headers,
-            provider=DISPLAY_NAME,
-            shown_url=host_of(base_url).rstrip("/"),
-            secret=key.value,
-            limits=settings.limits,
-            longest_wait_ms=_longest_wait_ms(settings.retry_policy),
-            key_origin=key.where,
-        )
+            more["x-deepseek-harness-compact"] = "1"
+        endpoint = self._endpoint(settings, "chat/completions", "text/event-stream", more)
         thinking, effort = thinking_of(request, settings.thinking, settings.reasoning_effort)
         from dsh.llm.chat.call import stream_chat
+        from dsh.llm.chat.translator import ReplyRules
 
         async def known_models() -> Sequence[str]:
-            return [model.id for model in settings.models]
+            ids = [model.id for model in settings.models]
+            with contextlib.suppress(LlmError):
+                ids += [found.id for found in await self.list_served_models(request.config.provider)]
+            return ids
 
         chunks = stream_chat(
             self._http,
@@ -167,12 +172,36 @@ class DeepSeekAdapter(LlmAdapter):
             thinking=thinking,
             effort=effort,
             known_models=known_models,
+            rules=ReplyRules(detect_leaked_calls=settings.detect_leaked_calls),
         )
         try:
             async for chunk in chunks:
                 yield chunk
         finally:
             await close_stream(chunks)
+
+    def _endpoint(
+        self, settings: DeepSeekSettings, path: str, accept: str, headers: Mapping[str, str] | None = None
+    ) -> Endpoint:
+        key = find_key(self._keys, settings.api_key_env, DISPLAY_NAME)
+        base_url = self._base_url(settings)
+        return Endpoint(
+            url=joined(base_url, path),
+            headers={
+                "authorization": f"Bearer {key.value}",
+                "content-type": "application/json",
+                "accept": accept,
+                "accept-encoding": "identity",
+                "user-agent": USER_AGENT,
+                **(headers or {}),
+            },
+            provider=DISPLAY_NAME,
+            shown_url=host_of(base_url).rstrip("/"),
+            secret=key.value,
+            limits=settings.limits,
+            longest_wait_ms=_longest_wait_ms(settings.retry_policy),
+            key_origin=key.where,
+        )
 
     def _info(self, settings: DeepSeekSettings, provider: str, model: str) -> ModelInfo:
         """What is said of a model by its id; one that nobody knows has the row's defaults."""

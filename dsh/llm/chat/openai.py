@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dsh import __version__
 from dsh.capabilities.http import HttpClient, host_of
-from dsh.capabilities.model_catalogue import ModelCatalogue, ModelFacts
+from dsh.capabilities.model_catalogue import NO_FACTS, ModelCatalogue, ModelFacts, known_of
 from dsh.llm.adapter import Generation, LlmAdapter, ModelInfo, ProviderInfo, RetryPolicy
 from dsh.llm.chat.dialect import OFF
 from dsh.llm.chat.route import OPENAI_HOST, ModelWays, RouteSettings
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 USER_AGENT = f"dsh/{__version__}"
 """Attribution on every request."""
 NO_KEY = ProviderKey("", "no key")
-_NOTHING = ModelFacts()
 
 
 class OpenAiAdapter(LlmAdapter):
@@ -90,7 +89,7 @@ class OpenAiAdapter(LlmAdapter):
     async def _stream(self, settings: RouteSettings, request: LlmRequest) -> AsyncIterator[Chunk]:
         model = request.config.model
         _check_model(settings, model)
-        ways, info = settings.ways(model), self._info(settings, model)
+        ways = settings.ways(model)
         endpoint = self._endpoint(settings, "chat/completions", "text/event-stream")
         thinking, effort = _thinking(request, ways)
         from dsh.llm.chat.call import stream_chat
@@ -115,7 +114,7 @@ class OpenAiAdapter(LlmAdapter):
                 done_optional=ways.dialect.done_optional,
                 detect_leaked_calls=settings.route.detect_leaked_calls,
                 detect_overflow=True,
-                context_window=self._known_window(settings, ways, info),
+                context_window=self._known(settings, model).context_window,
             ),
         )
         try:
@@ -176,47 +175,46 @@ class OpenAiAdapter(LlmAdapter):
             raise LlmError.of("NO_ADAPTER", f"row llm-openai has no route {provider!r} any more")
         return found
 
-    def _info(self, settings: RouteSettings, model: str, served: ModelFacts = _NOTHING) -> ModelInfo:
-        """What is known of a model: by the settings, the route, the server, the catalogue, in that order."""
-        ways = settings.ways(model)
-        entry, facts = ways.entry, [*self._facts(settings, model)]
-        mine, shipped = facts
+    def _info(self, settings: RouteSettings, model: str, served: ModelFacts = NO_FACTS) -> ModelInfo:
+        """What is known of a model; a window that nobody knows is the route's guess."""
+        ways, known = settings.ways(model), self._known(settings, model, served)
         return ModelInfo(
             provider=settings.name,
             id=model,
-            name=mine.name or entry.name or served.name or shipped.name or model,
-            description=entry.description,
+            name=known.name or model,
+            description=ways.entry.description,
             input_modalities=("text",),  # images have no way onto this wire yet
-            context_window=mine.context_window
-            or entry.context_window
-            or served.context_window
-            or shipped.context_window
-            or settings.route.default_context_window,
+            context_window=known.context_window or settings.route.default_context_window,
             default_max_tokens=ways.max_tokens,
             reasoning=ways.reasoning,
-            price=mine.price or shipped.price,
+            price=known.price,
         )
 
-    def _facts(self, settings: RouteSettings, model: str) -> tuple[ModelFacts, ModelFacts]:
-        """What the settings and the shipped catalogue say of a model."""
-        catalogue = self._catalogue()
-        if catalogue is None:
-            return _NOTHING, _NOTHING
-        vendor = settings.route.vendor or self._vendor(settings)
-        shipped = catalogue.shipped(vendor, model) if vendor else None
-        return catalogue.configured(settings.name, model) or _NOTHING, shipped or _NOTHING
+    def _known(self, settings: RouteSettings, model: str, served: ModelFacts = NO_FACTS) -> ModelFacts:
+        """What the settings, the route, the server and the shipped catalogue say, in this order."""
+        entry = settings.ways(model).entry
+        row = ModelFacts(
+            name=entry.name or served.name,
+            context_window=entry.context_window or served.context_window,
+        )
+        own = self._vendor(settings)
+        vendor = settings.route.vendor or own
+        return known_of(
+            self._catalogue(),
+            settings.name,
+            model,
+            row=row,
+            vendor=vendor,
+            is_vendor_endpoint=vendor == own,
+        )
 
     def _vendor(self, settings: RouteSettings) -> str | None:
+        """Whose endpoint the route goes to, where it is one whose catalogue ships."""
         try:
             host = host_of(self._base_url(settings)).partition("://")[2].partition("/")[0]
         except LlmError:
             return None
         return "openai" if host == OPENAI_HOST else None
-
-    def _known_window(self, settings: RouteSettings, ways: ModelWays, info: ModelInfo) -> int | None:
-        """The model's window where somebody said it, and not the route's guess."""
-        said = any(facts.context_window is not None for facts in self._facts(settings, info.id))
-        return info.context_window if said or ways.entry.context_window is not None else None
 
 
 def _check_model(settings: RouteSettings, model: str) -> None:

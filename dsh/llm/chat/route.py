@@ -94,7 +94,10 @@ class ChatRoute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
             raise ValueError("a route has a baseURL, or a baseURLEnv")
         check_headers(self.headers)
         check_limits(self.stream_idle_timeout_ms, self.first_token_timeout_ms, self.total_timeout_ms)
-        if self.default_context_window <= 0 or (self.default_max_tokens or 1) <= 0:
+        if any(
+            limit is not None and limit <= 0
+            for limit in (self.default_context_window, self.default_max_tokens)
+        ):
             raise ValueError("defaultContextWindow and defaultMaxTokens must be above 0")
         ids = [model.id for model in self.models]
         if len(set(ids)) < len(ids):
