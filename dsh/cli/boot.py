@@ -67,8 +67,8 @@ class Embedding(NamedTuple):
     """Puts services into the root before any row is mounted."""
     cwd: str
     """What expressions read as `cwd`."""
-    is_confined: bool
-    """Nothing is told of what the rows may do: they are not asked to do anything."""
+    notices: Callable[[Context, LaunchEnvironment, Composition], list[str]]
+    """What is told of what the run does without, in place of the usual lines."""
 
 
 def boot(invocation: Invocation, watchdog: Watchdog, embedding: Embedding | None = None) -> int:
@@ -222,9 +222,9 @@ class _Run:
         gc.freeze()
         gc.enable()
         self._watch_files(loader)
-        if self._embedding is None or not self._embedding.is_confined:
-            for text in notices(self._root, self._environment, self._composition):
-                self._output.notice(text)
+        told = notices if self._embedding is None else self._embedding.notices
+        for text in told(self._root, self._environment, self._composition):
+            self._output.notice(text)
         self._gate.open()
 
     def _guarded(self, bound_s: float, code: int) -> AbstractContextManager[None]:

@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dsh.capabilities.headless import HEADLESS_STARTUP, HeadlessOptions
+from dsh.capabilities.launch import LaunchEnvironment
 from dsh.capabilities.replay import REPLAY, ReplayReport, ReplayTask, ReplayTools
 from dsh.cli.argv import Invocation
 from dsh.cli.boot import Embedding, boot
+from dsh.cli.notice import unconfined_notice
 from dsh.cli.process import Watchdog
 from dsh.cli.replay_report import as_json, as_text
 from dsh.cli.sessions.output import write
 from dsh.cli.sessions.place import Place
 from dsh.cli.sessions.reading import opened
+from dsh.composition.compose import Composition
 from dsh.composition.profile import shipped
 from dsh.errors import DshError, UsageError
 from dsh.kernel import Context
@@ -77,9 +80,12 @@ def replayed(wish: ReplayWish) -> int:
         root.provide(REPLAY, task)
         root.provide(HEADLESS_STARTUP, HeadlessOptions(_task(recording)))
 
-    embedding = Embedding(
-        shipped(*LAYER), provide, directory or recording.header.cwd or here, is_confined=directory is None
-    )
+    def notices(root: Context, environment: LaunchEnvironment, composition: Composition) -> list[str]:
+        text = None if directory is None else unconfined_notice(root, environment, composition)
+        return [] if text is None else [text]
+
+    cwd = directory or recording.header.cwd or here
+    embedding = Embedding(shipped(*LAYER), provide, cwd, notices)
     watchdog = Watchdog().install()
     gc.disable()
     return boot(Invocation("boot", wish.profile, patches), watchdog, embedding)

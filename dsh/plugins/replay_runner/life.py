@@ -5,13 +5,18 @@ at each place where the loop waits for somebody, and between turns. Everything e
 """
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
+import msgspec
+
 from dsh.agent.contract import (
+    AGENT_ERROR,
     AGENT_INBOX_CLAIMED,
     Agent,
+    AgentFailed,
     AgentHandle,
     AgentOptions,
     CancelCause,
@@ -43,6 +48,7 @@ STALL_S = 30.0
 """How long recorded tools and a recorded model may be silent."""
 STOP_AFTER_S = 0.5
 """How long a live tool works that was stopped when it was recorded."""
+_SPILLED = re.compile(r"[^\s'\"\]\)]*/dsh-(?:subprocess|spill)-[^\s'\"\]\)]*")
 SPLICED = "agent/inbox/spliced"
 _MADE = ("turn/", "step/", "assistant/", "tool/", "request/", "llm/", "compaction/", "command/", "session/")
 """What the loop and its rows make by themselves; other events are facts, which are put into the log."""
@@ -68,6 +74,8 @@ class LifeRun:
         self._over = asyncio.Event()
         self._is_feeding = False
         self._seen = 0
+        self._error: BaseException | None = None
+        """Why the loop gave the turn up, told before it ends."""
 
     # -- from outside ----------------------------------------------------------------------------
 
@@ -95,7 +103,11 @@ class LifeRun:
                 self._command.cancel()
             if handle is not None:
                 await handle.dispose()
-        return self.cursor.divergence
+        divergence = self.cursor.divergence
+        if divergence is not None and self._error is not None:
+            problem = f"{divergence.problem}; the turn failed: {' '.join(str(self._error).split())}"
+            divergence = msgspec.structs.replace(divergence, problem=problem)
+        return divergence
 
     def give_up(self) -> None:
         """Nothing follows that could be compared."""
@@ -145,6 +157,7 @@ class LifeRun:
     def _set_up(self, ctx: Context) -> None:
         self._surroundings.install(ctx, self.feed)
         ctx.on(AGENT_INBOX_CLAIMED, self._on_claim)
+        ctx.on(AGENT_ERROR, self._on_error)
         if self._is_live:
             ctx.on(APPROVAL_REQUEST, self._surroundings.decide, prepend=True)
             ctx.on(TOOLS_EXECUTE, self._on_live_tool, prepend=True)
@@ -269,6 +282,8 @@ class LifeRun:
             return
         event = appended.event
         self._seen += 1
+        if event.type == "turn/start":
+            self._error = None
         if event.type == "user/message":
             self._claimed.discard(event.data["id"])
         self.cursor.see(event)
@@ -287,17 +302,20 @@ class LifeRun:
         elif not isinstance(cursor.expected, ChunkRun) and not self._is_feeding:
             asyncio.get_running_loop().call_soon(self.feed)
 
+    def _on_error(self, failed: AgentFailed) -> None:
+        self._error = failed.error
+
     def _on_claim(self, claimed: InboxClaimed) -> None:
         self._claimed.add(claimed.message["id"])
 
     # -- places ----------------------------------------------------------------------------------
 
     def _mask(self) -> Callable[[str], str]:
-        """Makes the two directories of a live replay one."""
+        """Makes the two directories of a live replay one; where output was spilled to is chance."""
         directory, cwd = self._task.directory, self._recording.header.cwd
-        if not self._is_live or not directory or not cwd or directory == cwd:
+        if not self._is_live or not directory or not cwd:
             return lambda text: text
-        return lambda text: text.replace(directory, cwd)
+        return lambda text: _SPILLED.sub("<spilled>", text.replace(directory, cwd))
 
     def _rewrite(self) -> Callable[[str], str] | None:
         """Sends the calls of live tools to the directory they are to work in."""

@@ -41,6 +41,8 @@ PROMPT_NOTE = "the system prompt of this composition is not the recorded one, wh
 TOOLS_NOTE = "the tools of this composition are not described as the recorded ones, which were used"
 CONTEXT_NOTE = "the runtime context of this composition is not the recorded one, which was used"
 RECORDED = "recorded"
+UNKNOWN = "unknown"
+"""The model of a session that was cut off before it asked one."""
 
 
 class Surroundings:
@@ -81,8 +83,11 @@ class Surroundings:
         self, request: AssembleRequest, following: Callable[[], Awaitable[PromptAssembly]]
     ) -> PromptAssembly:
         self._feed()
-        composed = await following()
         header = self._header()
+        config = {} if header is None else header["config"]
+        for name in ("provider", "model"):
+            request.variables[name] = str(config.get(name, UNKNOWN))
+        composed = await following()
         if header is None:
             return composed
         system = str(header.get("system") or "")

@@ -1,7 +1,8 @@
 """What two events have to share to be the same event of two runs: the rest is identity, time and chance.
 
 Ids that a program makes up are left out, and places in the log are given as those of the recorded one. What
-stands in a request beside its messages (system prompt, tools) is not compared: a replay is given it.
+stands in a request beside its messages (system prompt, tools) is not compared: a replay is given it. Of a
+snapshot of the runtime context its sections count, and not the words around them.
 """
 
 from collections.abc import Callable, Mapping
@@ -89,6 +90,8 @@ def _payload(event: SessionEvent, place: Place, mask: Mask) -> Any:
 def _message(message: Mapping[str, Any], place: Place, mask: Mask) -> Any:
     kept = {key: value for key, value in message.items() if key != "id"}
     source = message.get("source")
+    if isinstance(source, Mapping) and source.get("form") == "snapshot" and "sections" in source:
+        return {"role": message.get("role"), "source": _value(source, place, mask)}
     if isinstance(source, Mapping):
         kept["source"] = {key: value for key, value in source.items() if key not in _IN_SOURCES}
     return _value(kept, place, mask)
