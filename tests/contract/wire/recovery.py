@@ -49,7 +49,7 @@ FINAL = {
     "redirect": "HTTP_307",
 }
 ANSWERED = ("success", "slow_success", "reasoning_success", "tool_call_success", "max_tokens")
-ON_ANTHROPIC = {"in_band_error": "SERVER", "content_filter": "REFUSAL"}
+ON_ANTHROPIC = {"content_filter": "REFUSAL"}
 
 
 def code_of(wire: Wire, behaviour: str) -> str:
