@@ -4,11 +4,13 @@ Light: what makes requests and reads replies is loaded with the first call.
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from dsh import __version__
 from dsh.capabilities.http import HttpClient, host_of
-from dsh.capabilities.model_catalogue import ModelCatalogue, ModelFacts, known_of
+from dsh.capabilities.model_catalogue import NO_FACTS, ModelCatalogue, ModelFacts, known_of
 from dsh.llm.adapter import Generation, LlmAdapter, ModelInfo, ProviderInfo, ReasoningInfo, RetryPolicy
 from dsh.llm.anthropic.route import EFFORTS, AnthropicRoute
 from dsh.llm.failure import LlmError
@@ -18,6 +20,9 @@ from dsh.llm.transport.credential import KeySources, ProviderKey, find_key
 from dsh.llm.transport.endpoint import Endpoint, base_url_problem, joined
 from dsh.session.chunk import Chunk
 
+if TYPE_CHECKING:
+    from dsh.llm.chat.discovery import Discovery
+
 DEFAULT_BASE_URL = "https://api.anthropic.com"
 API_VERSION = "2023-06-01"
 USER_AGENT = f"dsh/{__version__}"
@@ -26,8 +31,15 @@ USER_AGENT = f"dsh/{__version__}"
 _NO_KEY = ProviderKey("", "no key")
 
 
+class _Asked:
+    """A route whose server was asked for its models: with it the list is forgotten."""
+
+    def __init__(self, route: AnthropicRoute) -> None:
+        self.route = route
+
+
 class AnthropicAdapter(LlmAdapter):
-    """Serves the routes of one row. State: their current settings."""
+    """Serves the routes of one row. State: their current settings, and what their servers list."""
 
     def __init__(
         self,
@@ -41,6 +53,8 @@ class AnthropicAdapter(LlmAdapter):
         self._http = http
         self._keys = keys
         self._catalogue = catalogue
+        self._discovery: Discovery | None = None
+        self._asked: dict[str, _Asked] = {}
 
     def provider_info(self, provider: str) -> ProviderInfo:
         return ProviderInfo(provider, self._route(provider).shown_name(provider))
@@ -69,10 +83,35 @@ class AnthropicAdapter(LlmAdapter):
     def stream(self, request: LlmRequest) -> AsyncIterator[Chunk]:
         return self._stream(self._route(request.config.provider), request)
 
+    async def list_served_models(self, provider: str) -> tuple[ModelInfo, ...]:
+        """The models that the server itself lists; remembered for a while.
+
+        Raises:
+            LlmError: it lists none, or does not answer.
+        """
+        route = self._route(provider)
+        endpoint = self._endpoint(route, provider, "models", "application/json")
+        if self._discovery is None:
+            from dsh.llm.chat.discovery import Discovery
+
+            self._discovery = Discovery(self._http)
+        asked = self._asked.get(provider)
+        if asked is None or asked.route != route:
+            asked = self._asked[provider] = _Asked(route)
+        served = await self._discovery.of(asked, endpoint)
+        return tuple(self._info(route, provider, model.id, model.facts()) for model in served)
+
     async def _stream(self, route: AnthropicRoute, request: LlmRequest) -> AsyncIterator[Chunk]:
         provider, model = request.config.provider, request.config.model
         _check_model(route, provider, model)
-        endpoint = self._endpoint(route, provider)
+        endpoint = self._endpoint(route, provider, "messages", "text/event-stream")
+
+        async def known_models() -> Sequence[str]:
+            ids = [entry.id for entry in route.models]
+            with contextlib.suppress(LlmError):
+                ids += [found.id for found in await self.list_served_models(provider)]
+            return ids
+
         from dsh.llm.anthropic.call import stream_messages
 
         chunks = stream_messages(
@@ -82,7 +121,7 @@ class AnthropicAdapter(LlmAdapter):
             route,
             owner=self,
             context_window=self._facts(route, provider, model).context_window,
-            known_models=lambda: [entry.id for entry in route.models],
+            known_models=known_models,
         )
         try:
             async for chunk in chunks:
@@ -90,7 +129,7 @@ class AnthropicAdapter(LlmAdapter):
         finally:
             await close_stream(chunks)
 
-    def _endpoint(self, route: AnthropicRoute, provider: str) -> Endpoint:
+    def _endpoint(self, route: AnthropicRoute, provider: str, path: str, accept: str) -> Endpoint:
         base_url, name = self._base_url(route, provider), route.shown_name(provider)
         key = _NO_KEY if route.keyless else find_key(self._keys, route.api_key_env or "", name)
         headers = {header.lower(): value for header, value in route.headers.items()}
@@ -98,12 +137,12 @@ class AnthropicAdapter(LlmAdapter):
             headers["x-api-key"] = key.value
         policy = route.policy
         return Endpoint(
-            url=joined(base_url, "v1/messages"),
+            url=joined(base_url, path if _ends_with_version(base_url) else f"v1/{path}"),
             headers={
                 **headers,
                 "anthropic-version": API_VERSION,
                 "content-type": "application/json",
-                "accept": "text/event-stream",
+                "accept": accept,
                 "accept-encoding": "identity",
                 "user-agent": USER_AGENT,
             },
@@ -144,10 +183,14 @@ class AnthropicAdapter(LlmAdapter):
             raise LlmError.of("NO_ADAPTER", f"row llm-anthropic has no route {provider!r} any more")
         return found
 
-    def _facts(self, route: AnthropicRoute, provider: str, model: str) -> ModelFacts:
-        """What is known of a model: by the settings, by the route, by the shipped catalogue."""
+    def _facts(
+        self, route: AnthropicRoute, provider: str, model: str, served: ModelFacts = NO_FACTS
+    ) -> ModelFacts:
+        """What is known of a model: by the settings, the route, the server, the shipped catalogue."""
         entry = route.model(model)
-        row = ModelFacts(name=entry.name, context_window=entry.context_window)
+        row = ModelFacts(
+            name=entry.name or served.name, context_window=entry.context_window or served.context_window
+        )
         return known_of(
             self._catalogue(),
             provider,
@@ -163,8 +206,10 @@ class AnthropicAdapter(LlmAdapter):
         except LlmError:
             return False
 
-    def _info(self, route: AnthropicRoute, provider: str, model: str) -> ModelInfo:
-        entry, facts = route.model(model), self._facts(route, provider, model)
+    def _info(
+        self, route: AnthropicRoute, provider: str, model: str, served: ModelFacts = NO_FACTS
+    ) -> ModelInfo:
+        entry, facts = route.model(model), self._facts(route, provider, model, served)
         offered = ["off"] if route.style_of(model) == "none" else list(EFFORTS)
         default = route.reasoning_effort if route.reasoning_effort in offered else "off"
         return ModelInfo(
@@ -185,3 +230,8 @@ def _check_model(route: AnthropicRoute, provider: str, model: str) -> None:
         from dsh.llm.unknown_model import unknown_model
 
         raise unknown_model(provider, model, [entry.id for entry in route.models])
+
+
+def _ends_with_version(base_url: str) -> bool:
+    """Whether the base has the `/v1` already that the format's own paths begin with."""
+    return urlsplit(base_url).path.rstrip("/").endswith("/v1")

@@ -1,6 +1,6 @@
 """One attempt on the Messages wire: the body out, the reply in. Loaded with the first call."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from dsh.capabilities.http import HttpClient
 from dsh.llm.anthropic.body import request_body
@@ -24,7 +24,7 @@ async def stream_messages(
     *,
     owner: object,
     context_window: int | None,
-    known_models: Callable[[], Sequence[str]],
+    known_models: Callable[[], Awaitable[Sequence[str]]],
 ) -> AsyncIterator[Chunk]:
     """The chunks of the reply.
 
@@ -52,8 +52,9 @@ async def stream_messages(
             raise
         from dsh.llm.unknown_model import is_unknown_model, told
 
-        if not is_unknown_model(error.failure, config.model):
+        is_bare = error.failure.status == 404 and error.failure.message.startswith("model:")
+        if not (is_bare or is_unknown_model(error.failure, config.model)):
             raise
-        raise told(error, config.provider, config.model, known_models()) from error
+        raise told(error, config.provider, config.model, await known_models()) from error
     finally:
         await close_stream(chunks)
