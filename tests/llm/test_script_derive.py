@@ -70,7 +70,7 @@ async def run(adapter: LlmAdapter, act: Callable[[Loop, Agent], Any]) -> Session
     async with loop(rows=ROWS) as it:
         it.llm.register_adapter(["q"], adapter)
 
-        async def add() -> str:
+        async def add(_args: Any, _run: Any) -> str:
             return "7"
 
         it.tool("add", add)
