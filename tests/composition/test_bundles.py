@@ -27,7 +27,11 @@ BASE: dict[str, dict[str, Any]] = {
             }
         }
     },
-    "llm-anthropic": {"config": {"providers": {"anthropic": {"apiKeyEnv": "ANTHROPIC_API_KEY"}}}},
+    "llm-anthropic": {
+        "config": {
+            "providers": {"anthropic": {"apiKeyEnv": "ANTHROPIC_API_KEY", "baseURLEnv": "ANTHROPIC_BASE_URL"}}
+        }
+    },
     "llm-retry": {},
     "credentials": {},
     "settings": {},

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dsh.llm.chat.discovery import Discovery
 
 DEFAULT_BASE_URL = "https://api.anthropic.com"
+PUBLIC_KEY = "ANTHROPIC_API_KEY"
 API_VERSION = "2023-06-01"
 USER_AGENT = f"dsh/{__version__}"
 """Attribution on every request."""
@@ -73,7 +74,7 @@ class AnthropicAdapter(LlmAdapter):
         route = self._route(provider)
         _check_model(route, provider, model)
         with contextlib.suppress(LlmError):  # the call itself reports it
-            self._http.warm(self._base_url(route, provider))
+            self._http.warm(self.base_url(route, provider))
 
         def stream(request: LlmRequest) -> AsyncIterator[Chunk]:
             return self._stream(route, request)
@@ -130,7 +131,7 @@ class AnthropicAdapter(LlmAdapter):
             await close_stream(chunks)
 
     def _endpoint(self, route: AnthropicRoute, provider: str, path: str, accept: str) -> Endpoint:
-        base_url, name = self._base_url(route, provider), route.shown_name(provider)
+        base_url, name = self.base_url(route, provider), route.shown_name(provider)
         key = _NO_KEY if route.keyless else find_key(self._keys, route.api_key_env or "", name)
         headers = {header.lower(): value for header, value in route.headers.items()}
         if key.value:
@@ -154,9 +155,9 @@ class AnthropicAdapter(LlmAdapter):
             key_origin=key.where,
         )
 
-    def _base_url(self, route: AnthropicRoute, provider: str) -> str:
-        """The base URL: configured, else from the process's environment, else the public one. A variable that
-        the route names and that is not set is an error: the key is meant for another place."""
+    def base_url(self, route: AnthropicRoute, provider: str) -> str:
+        """The base URL: configured, else from the process's environment, else the public one. Where the route
+        names a variable that is not set, only Anthropic's own key goes to the public one."""
         where = f"llm-anthropic.providers.{provider}.baseURL"
         url = (route.base_url or "").strip()
         if not url and route.base_url_env is not None:
@@ -164,7 +165,7 @@ class AnthropicAdapter(LlmAdapter):
             environment = self._keys.environment
             variable = environment.get_from(where, ("process",)) if environment is not None else None
             url = variable.value.strip() if variable is not None else ""
-            if not url:
+            if not url and route.api_key_env != PUBLIC_KEY:
                 raise LlmError.of(
                     "MISSING_BASE_URL",
                     f"route {provider} has no endpoint: set it with: export {where}=https://…, or set {key} "
@@ -202,7 +203,7 @@ class AnthropicAdapter(LlmAdapter):
 
     def _is_public(self, route: AnthropicRoute, provider: str) -> bool:
         try:
-            return host_of(self._base_url(route, provider)).rstrip("/") == DEFAULT_BASE_URL
+            return host_of(self.base_url(route, provider)).rstrip("/") == DEFAULT_BASE_URL
         except LlmError:
             return False
 
