@@ -18,9 +18,10 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     shown_url: str
     """The base URL as it may appear in messages."""
     secret: str
+    """The key in use, masked wherever it is echoed; empty: none is sent."""
     limits: StreamLimits
     key_origin: str
-    """The variable or file that the key came from, for the message of a refused one; empty: none is sent."""
+    """The variable or file that the key came from, for the message of a refused one."""
     longest_wait_ms: float | None = None
     """Longer waits that the provider asks for end the turn; the message then names the wait."""
 

@@ -82,8 +82,8 @@ class Refusal:
         message, wait_ms = failure.message, failure.provider_retry_after_ms
         longest_ms = self._endpoint.longest_wait_ms
         if failure.code == "AUTH":
-            origin = self._endpoint.key_origin
-            message += f" (the key came from {origin})" if origin else " (no key was sent)"
+            sent = self._endpoint.secret
+            message += f" (the key came from {self._endpoint.key_origin})" if sent else " (no key was sent)"
         if wait_ms is not None and longest_ms is not None and wait_ms > longest_ms:
             message += (
                 f" (the provider asks to wait {wait_ms / 1000:g} s, longer than maxProviderDelayMs allows)"
