@@ -86,8 +86,8 @@ class AnthropicRoute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     base_url: str | None = msgspec.field(default=None, name="baseURL")
     """Endpoint, without `/v1/messages`; unset: `baseURLEnv`, else the public one of Anthropic."""
     base_url_env: str | None = msgspec.field(default=None, name="baseURLEnv")
-    """Name of the variable of the process that holds the endpoint where `baseURL` is unset. Where it is not set
-    either, a route whose key is `ANTHROPIC_API_KEY` goes to the public endpoint, another to none."""
+    """Name of the variable of the process that holds the endpoint where `baseURL` is unset. Without either, a
+    route whose key is `ANTHROPIC_API_KEY` goes to the public endpoint, another to none."""
     headers: dict[str, str] = msgspec.field(default_factory=dict)
     """More headers for each request, such as `anthropic-beta`. Never a key."""
     models: list[AnthropicModel] = msgspec.field(default_factory=list)
