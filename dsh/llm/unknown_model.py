@@ -10,7 +10,7 @@ from dsh.llm.failure import LlmError, LlmFailure
 
 MAX_NAMED = 3
 MAX_COMPARED = 2000
-CHOSEN = "the model was chosen by --model or by provider and model of the row or settings agent-default-model"
+CHOSEN = "the model is chosen by agent-default-model, in the settings or as a row"
 
 _SAYS = re.compile(
     r"""

@@ -63,7 +63,7 @@ def test_the_message_names_route_model_nearest_names_and_where_the_model_was_cho
 
     assert error.failure.message == (
         "route here has no model 'gpt-5-mni': Model Not Exist; nearest: gpt-5-mini; "
-        "the model was chosen by --model or by provider and model of the row or settings agent-default-model"
+        "the model is chosen by agent-default-model, in the settings or as a row"
     )
     assert (error.code, error.failure.status, error.failure.request_id) == ("INVALID_REQUEST", 400, "r")
 
@@ -71,4 +71,4 @@ def test_the_message_names_route_model_nearest_names_and_where_the_model_was_cho
 def test_without_near_names_some_are_named_and_without_any_none() -> None:
     assert "; it has: a, b, c, …;" in unknown_model("here", "zzz", ["a", "b", "c", "d"]).message
     assert "; it has: a;" in unknown_model("here", "zzz", ["a"]).message
-    assert "has no model 'zzz'; the model was chosen" in unknown_model("here", "zzz", []).message
+    assert "has no model 'zzz'; the model is chosen" in unknown_model("here", "zzz", []).message

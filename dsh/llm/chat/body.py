@@ -195,7 +195,7 @@ def _thinking(dialect: Dialect, thinking: bool | None, effort: str | None) -> Ma
     if style == "reasoning":
         if thinking is False:
             return {"reasoning": {"effort": dialect.effort_map.get(OFF) or "none"}}
-        if spelling is not None:
+        if spelling:
             return {"reasoning": {"effort": spelling}}
         return {} if thinking is None else {"reasoning": {"enabled": True}}
     made: dict[str, Any] = {}
@@ -208,7 +208,7 @@ def _thinking(dialect: Dialect, thinking: bool | None, effort: str | None) -> Ma
             made["chat_template_kwargs"] = {"enable_thinking": thinking}
     if thinking is False:
         spelling = dialect.effort_map.get(OFF)
-    if spelling is not None:
+    if spelling:
         made["reasoning_effort"] = spelling
     return made
 

@@ -24,7 +24,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     system_role: SystemRole = "system"
     stream_options: bool = True
     effort_map: Mapping[str, str | None] = {}
-    """Efforts that may be asked for, each with its spelling in `reasoning_effort`; None: not sent."""
+    """Efforts that may be asked for, each with its spelling in `reasoning_effort`; empty: not sent."""
     reasoning_replay: ReasoningReplay = "reasoning_content"
     foreign_reasoning: bool = False
     """Send reasoning back that another route's model wrote."""
@@ -36,7 +36,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def can_switch_thinking(self) -> bool:
         """Whether a request can say that the model is not to think."""
-        return self.thinking_style != "none" or self.effort_map.get(OFF) is not None
+        return self.thinking_style != "none" or bool(self.effort_map.get(OFF))
 
 
 DEEPSEEK = Dialect(
@@ -57,8 +57,8 @@ class Compat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     stream_options: bool | None = None
     """Ask for the usage with `stream_options`; false for servers that refuse it."""
     effort_map: dict[str, str | None] | None = None
-    """Reasoning efforts that can be asked for, and what each is called in `reasoning_effort` (null: nothing
-    is sent). Empty: none can."""
+    """Reasoning efforts that can be asked for, and what each is called in `reasoning_effort` (`""`: nothing
+    is sent). Without entries none can."""
     reasoning_replay: ReasoningReplay | None = None
     """How the model gets its own reasoning back: under `reasoning_content`, under `reasoning`, as part of its
     text, or not at all (`none`)."""
@@ -75,10 +75,8 @@ class Compat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Take a reply as complete that has a finish reason but no `[DONE]`."""
 
     def __post_init__(self) -> None:
-        if self.effort_map is not None and not all(
-            name.strip() and spelling != "" for name, spelling in self.effort_map.items()
-        ):
-            raise ValueError("effortMap has an empty name or spelling; write null to send none")
+        if self.effort_map is not None and not all(name.strip() for name in self.effort_map):
+            raise ValueError("effortMap has an effort without a name")
 
 
 def dialect_of(*layers: Compat | None) -> Dialect:
