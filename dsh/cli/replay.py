@@ -117,6 +117,12 @@ def _check(recording: Recording) -> None:
             code="NOTHING_TO_REPLAY",
             hint="dsh sessions show prints what it holds",
         )
+    if not any(event.type == "agent/inbox/spliced" for event in recording.marks):
+        raise DshError(
+            f"session {recording.header.id} does not tell what came in: its log has no inbox",
+            code="INPUTS_NOT_RECORDED",
+            hint="its replies can be served to another run: row llm-replay",
+        )
     if (seeded := recording.header.seed_length) is not None and not any(
         event.type == "turn/start" and event.seq >= seeded for event in recording.marks
     ):

@@ -114,9 +114,10 @@ class LifeRun:
         self._over.set()
 
     def diverged(self, problem: str) -> None:
-        """The run cannot go on as the recording does."""
-        self.cursor.stopped(problem)
-        self._over.set()
+        """The run cannot go on as the recording does. Once it is over, nothing counts any more."""
+        if not self._over.is_set():
+            self.cursor.stopped(problem)
+            self._over.set()
 
     def feed(self, *, in_body: bool = False) -> None:
         """Give whatever is due. Called where the loop waits for somebody, never during an append."""

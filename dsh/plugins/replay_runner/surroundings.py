@@ -5,14 +5,15 @@ composition and the user, not from the loop. A replay is given them; where the c
 else, that is noted and is no difference.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, cast
 
 from dsh.agent.contract import (
     AGENT_PRE_STEP,
     AGENT_REQUEST,
     AGENT_REQUEST_ERROR,
     AGENT_TURN_STOPPING,
+    EnterStep,
     PreStep,
     PreStepDecision,
     RequestFailed,
@@ -31,15 +32,16 @@ from dsh.capabilities.approval import ApprovalOutcome, ApprovalRequest
 from dsh.kernel import Context
 from dsh.llm.request import LlmCallConfig
 from dsh.session.event import SessionEvent
-from dsh.session.message import ToolSchema
+from dsh.session.message import Message, ToolSchema
 from dsh.session.replay.cursor import Cursor
-from dsh.session.replay.recording import Recording
+from dsh.session.replay.recording import Recording, is_compared
 from dsh.session.value import json_equal
 from dsh.tools.registry import TOOLS
 
 PROMPT_NOTE = "the system prompt of this composition is not the recorded one, which was used"
 TOOLS_NOTE = "the tools of this composition are not described as the recorded ones, which were used"
 CONTEXT_NOTE = "the runtime context of this composition is not the recorded one, which was used"
+MESSAGES_NOTE = "what rows add to a step is not what was recorded, which was used"
 RECORDED = "recorded"
 UNKNOWN = "unknown"
 """The model of a session that was cut off before it asked one."""
@@ -88,18 +90,19 @@ class Surroundings:
         for name in ("provider", "model"):
             request.variables[name] = str(config.get(name, UNKNOWN))
         composed = await following()
+        context = self._context()
+        if self._is_noted:
+            self._note(CONTEXT_NOTE, [s.text for s in composed.context] == [s.text for s in context])
         if header is None:
-            return composed
+            return PromptAssembly(composed.sections, composed.tools, context)
         system = str(header.get("system") or "")
         tools = tuple(
             ToolSchema(tool["name"], tool["description"], tool["parameters"])
             for tool in header.get("tools") or ()
         )
-        context = self._context()
         if self._is_noted:
             self._note(PROMPT_NOTE, composed.system == system)
             self._note(TOOLS_NOTE, _same_tools(self._composed_tools(), tools))
-            self._note(CONTEXT_NOTE, [s.text for s in composed.context] == [s.text for s in context])
         sections = (PromptSection(RECORDED, system),) if system else ()
         return PromptAssembly(sections, tools, context)
 
@@ -109,7 +112,9 @@ class Surroundings:
         self._feed()
         decision = await following()
         self._feed()
-        return decision
+        if not self._is_noted or not isinstance(decision, EnterStep):
+            return decision
+        return EnterStep(self._entering(step, decision.messages))
 
     async def _on_request(
         self, seed: RequestSeed, following: Callable[[], Awaitable[LlmCallConfig]]
@@ -152,6 +157,43 @@ class Surroundings:
 
     # -- what was recorded -----------------------------------------------------------------------
 
+    def _entering(self, step: PreStep, composed: Sequence[Message]) -> Sequence[Message]:
+        """The messages that enter a step: those of rows that add to it as they were, such as a file's text.
+
+        What was claimed from the inbox is not touched, nor is a snapshot that the loop has made.
+        """
+        recorded = self._entered()
+        claimed = {message["id"]: message for message in step.messages}
+        ids = {message["id"] for message in recorded}
+        if any(message["id"] in claimed and message["id"] not in ids for message in composed):
+            return composed
+        snapshots = {id(message): message for message in composed if _is_runtime_context(message)}
+        snapshot = next(iter(snapshots.values()), None)
+        out: list[Message] = []
+        for message in recorded:
+            if _is_runtime_context(message):
+                out += [] if snapshot is None else [snapshot]
+            elif message["id"] in claimed or message["source"].get("kind") != "user":
+                out.append(claimed.get(message["id"], message))
+        if not out:
+            return composed
+        added = [m["content"] for m in out if m["id"] not in claimed and m is not snapshot]
+        adds = [m["content"] for m in composed if m["id"] not in claimed and m is not snapshot]
+        self._note(MESSAGES_NOTE, json_equal(added, adds))
+        return out
+
+    def _entered(self) -> list[Message]:
+        """The messages that entered the step that comes next."""
+        out: list[Message] = []
+        has_begun = False
+        for event in filter(is_compared, self._cursor.following()):
+            if has_begun and event.type != "user/message":
+                break
+            if has_begun:
+                out.append(cast(Message, event.data))
+            has_begun = has_begun or event.type == "step/start"
+        return out
+
     def _header(self) -> Mapping[str, Any] | None:
         """The head of the request that comes next: its own, else the one in force."""
         for event in self._cursor.following():
@@ -187,9 +229,11 @@ def _content(event: SessionEvent) -> Mapping[str, Any]:
 
 
 def _is_snapshot(event: SessionEvent) -> bool:
-    if event.type != "user/message":
-        return False
-    source = event.data["source"]
+    return event.type == "user/message" and _is_runtime_context(event.data)
+
+
+def _is_runtime_context(message: Message) -> bool:
+    source = message["source"]
     return (source.get("kind"), source.get("plugin")) == ("plugin", RUNTIME_CONTEXT_OWNER)
 
 

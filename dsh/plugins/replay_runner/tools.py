@@ -11,8 +11,9 @@ from typing import Any, Protocol
 
 from dsh.kernel import Context
 from dsh.session.event import SessionEvent
+from dsh.session.message import Message
 from dsh.session.replay.cursor import Cursor
-from dsh.session.replay.recording import Life, Recording
+from dsh.session.replay.recording import Life, Recording, is_compared
 from dsh.tools.definition import RESERVED_NAME, Resources, ToolDefinition, ToolOutput
 from dsh.tools.event import (
     TOOLS_EXECUTE,
@@ -27,6 +28,7 @@ from dsh.tools.event import (
 from dsh.tools.execution import ToolExecution, ToolFailure, ToolResult, ToolSuccess
 from dsh.tools.registry import TOOLS, ToolRegistry
 
+SPLICED = "agent/inbox/spliced"
 PATIENCE = 300
 """Turns of the event loop that a result waits until it is its turn."""
 
@@ -49,6 +51,10 @@ class RecordedTools:
     def __init__(self, recording: Recording, life: Life, feeder: Feeder) -> None:
         self._feeder = feeder
         self._results: dict[str, deque[SessionEvent | None]] = defaultdict(deque)
+        self._given: dict[object, SessionEvent] = {}
+        """The results that were handed out and not reviewed yet, by the token of the execution."""
+        self._contexts: dict[int, list[Message]] = {}
+        """What was to be told to the model beside a result, by the seq of the result."""
         self._called: dict[str, dict[str, Any]] = {}
         """What is known of each tool, by name."""
         self._concluding: set[int] = set()
@@ -58,8 +64,13 @@ class RecordedTools:
     def _read(self, recording: Recording, life: Life) -> None:
         open_calls: dict[str, deque[int]] = defaultdict(deque)
         latest: int | None = None
-        for event in recording.marks:
+        told: list[Message] | None = None
+        for event in filter(is_compared, recording.marks):
             data: Any = event.data
+            if event.type == SPLICED and told is not None and data["inserted"]:
+                told += [m for m in data["inserted"] if m["source"].get("kind") != "user"]
+                continue
+            told = self._contexts.setdefault(event.seq, []) if event.type == "tool/result" else None
             if event.type == "request/header":
                 self._called |= {tool["name"]: dict(tool) for tool in data["header"].get("tools") or ()}
             if not life.start <= event.seq < life.stop:
@@ -109,6 +120,7 @@ class RecordedTools:
             self._feeder.give_up()
             return ToolFailure.of("the result of this call was not recorded")
         await self._until(result.seq, execution)
+        self._given[execution.token] = result
         if result.seq in self._concluding:
             execution.conclude_turn()
         return _result(result)
@@ -116,9 +128,12 @@ class RecordedTools:
     async def _on_post_execute(
         self, settled: Settled, following: Callable[[], Awaitable[PostDecision]]
     ) -> PostDecision:
-        """What reviews have to say beside the result is said; the result is the reviewed one already."""
-        answer = await following()
-        return Accept(additional_contexts=answer.additional_contexts)
+        """The result is the reviewed one already; what was said beside it is said again."""
+        contexts = (await following()).additional_contexts
+        result = self._given.pop(settled.execution.token, None)
+        if not contexts and result is not None:
+            contexts = tuple(self._contexts.get(result.seq, ()))
+        return Accept(additional_contexts=contexts)
 
     async def _until(self, seq: int | None, execution: ToolExecution) -> None:
         """Give what came while the tool ran, and let earlier results pass."""

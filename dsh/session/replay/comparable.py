@@ -18,7 +18,7 @@ _MADE_UP: Mapping[str, frozenset[str]] = {
     "llm/retry": frozenset({"retryId", "policyKey", "delayMs", "maxRetries"}),
     "llm/retry-started": frozenset({"retryId"}),
     "compaction/start": frozenset({"compactionId", "sourceCommandId"}),
-    "compaction/summary": frozenset({"compactionId", "sourceCommandId", "shadowedTokenCount"}),
+    "compaction/summary": frozenset({"compactionId", "sourceCommandId", "shadowedTokenCount", "maxTokens"}),
     "compaction/end": frozenset({"compactionId", "sourceCommandId"}),
     "compaction/prune": frozenset({"shadowedTokenCount"}),
     "command/run": frozenset({"commandId"}),
