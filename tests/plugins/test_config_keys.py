@@ -47,7 +47,9 @@ KEYS: dict[str, dict[str, Any]] = {
     },
     "llm-offline": {},
     "llm-openai": {"providers": {}},
+    "llm-replay": {"file": None, "overrideFile": None, "childFiles": None, "providers": {}, "paceMs": 0},
     "llm-retry": {},
+    "llm-scripted": {"file": None, "replies": None, "provider": "scripted", "repeatLast": False, "paceMs": 0},
     "model-catalogue": {"models": {}},
     "permission": {"defaultPreset": None},
     "repeat-tool-reminder": {
