@@ -11,14 +11,17 @@ from docs.generate.source import REPOSITORY
 from dsh.composition.compose import compose
 from dsh.kernel.schema import resolve_config
 from dsh.llm.chat.dialect import Compat, ThinkingStyle, dialect_of
+from dsh.plugins import llm_anthropic
 from dsh.plugins.llm_openai import Config
 from tests.docs.page import Block, blocks
 
 PAGE = REPOSITORY / "docs" / "providers.md"
 PATCHES = [block for block in blocks(PAGE) if block.name.endswith(".yml")]
+CHAT = [block for block in PATCHES if "llm-openai" in block.text]
+MESSAGES = [block for block in PATCHES if "llm-anthropic" in block.text]
 
 
-@pytest.mark.parametrize("block", PATCHES, ids=lambda block: block.name)
+@pytest.mark.parametrize("block", CHAT, ids=lambda block: block.name)
 def test_each_patch_adds_a_route_to_the_one_there_is(block: Block, tmp_path: Path) -> None:
     file = tmp_path / block.name
     file.write_text(block.text, encoding="utf-8")
@@ -31,6 +34,24 @@ def test_each_patch_adds_a_route_to_the_one_there_is(block: Block, tmp_path: Pat
     assert "openai-compatible" in providers
     for route in providers.values():
         dialect_of(route.compat)
+
+
+@pytest.mark.parametrize("block", MESSAGES, ids=lambda block: block.name)
+def test_each_patch_of_the_messages_wire_makes_routes(block: Block, tmp_path: Path) -> None:
+    file = tmp_path / block.name
+    file.write_text(block.text, encoding="utf-8")
+    composed = compose("headless", [file], tmp_path / "home", environ={})
+    assert composed.warnings == []
+    row = next(row for row in composed.rows if row.id == "llm-anthropic")
+    providers = resolve_config(llm_anthropic.Config, row["config"]).providers
+
+    assert providers["anthropic"].api_key_env == "ANTHROPIC_API_KEY"
+    assert all(route.thinking_budgets.high < route.default_max_tokens for route in providers.values())
+
+
+def test_no_patch_is_left_out() -> None:
+    assert len(CHAT) + len(MESSAGES) == len(PATCHES)
+    assert len(MESSAGES) == 2
 
 
 def test_the_tables_name_every_switch_and_every_style() -> None:

@@ -61,7 +61,7 @@ def test_a_call_before_an_error_event_is_not_executed_and_the_attempt_is_repeate
 
 
 def test_turns_without_words_and_results_without_output_leave_no_blank_text_behind(space: Workspace) -> None:
-    script = [
+    script: list[Any] = [
         {"tools": [bash("a", "true"), {"id": "b", "name": "no_such_tool", "args": ["{}"]}]},
         {"text": [" \n"]},
         "success",
@@ -83,7 +83,7 @@ def test_turns_without_words_and_results_without_output_leave_no_blank_text_behi
 def test_thinking_goes_back_signed_within_a_turn_over_a_resume_and_not_to_another_model(
     space: Workspace,
 ) -> None:
-    script = [
+    script: list[Any] = [
         {"reasoning": ["think", " first"], "redacted": ["c2VjcmV0"], "tools": [bash("a", "echo hi")]},
         "success",
     ]
