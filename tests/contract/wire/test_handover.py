@@ -48,6 +48,7 @@ async def talk(*wires: Wire) -> AsyncIterator[Talk]:
                 await server.start()
                 await wire.mount(ctx, url_of(wire, server))
             yield Talk(Line(ctx, wires[0]))
+            assert [server.refused for server in servers] == [[]] * len(servers)
         finally:
             for server in servers:
                 await server.stop()
