@@ -1,0 +1,201 @@
+"""Both chat-completions routes through the whole program: what a server sees, what is left in the log."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+import pytest
+
+from dsh.testing.mock_server import MockModelServer
+from dsh.testing.mock_server.strict.rules import Rules
+from dsh.testing.workspace import Finished, Workspace, log_rows
+from tests.e2e.provider import is_for_summary
+from tests.e2e.reply import Reply, text
+from tests.e2e.test_kill import RESUMER
+
+KEY = "sk-end-to-end-key"
+POLICY = "{maxRetries: 2, backoff: {initialDelayMs: 1, maxDelayMs: 1}}"
+WINDOW = 20_000
+PRUNING = "- {id: tool-result-pruner, config: {thresholdChars: 3000, headChars: 1000, tailChars: 500}}"
+
+
+class Route(NamedTuple):
+    """A route, and the patch that sends a run to it."""
+
+    name: str
+    model: str
+    dialect: Any
+    variables: dict[str, str]
+    patch: str
+
+    def settings(self, **more: Any) -> str:
+        """The patch with more keys for the route."""
+        said = {"models": [{"id": self.model, "contextWindow": WINDOW, "maxTokens": 4000}], **more}
+        return self.patch.replace("MORE", json.dumps(said)[1:-1].replace('"', ""))
+
+
+ROUTES = [
+    Route(
+        "deepseek-official",
+        "deepseek-v4-flash",
+        "deepseek",
+        {"DEEPSEEK_BASE_URL": "URL", "DEEPSEEK_API_KEY": KEY},
+        f"- {{id: llm-deepseek, merge: {{retryPolicy: {POLICY}, MORE}}}}",
+    ),
+    Route(
+        "openai-compatible",
+        "gpt-x",
+        "openai",
+        {"OPENAI_BASE_URL": "URL", "OPENAI_API_KEY": KEY},
+        "- {id: agent-default-model, merge: {provider: openai-compatible, model: gpt-x}}\n"
+        f"- {{id: llm-openai, merge: {{providers: {{openai-compatible: {{retryPolicy: {POLICY}, MORE}}}}}}}}",
+    ),
+]
+
+
+class It:
+    """Runs on one route, against servers of the test's own."""
+
+    def __init__(self, space: Workspace, route: Route, stack: ExitStack) -> None:
+        self.space, self.route, self._stack = space, route, stack
+
+    def serve(self, *script: Reply | str, **options: Any) -> MockModelServer:
+        """A server that the next runs ask."""
+        made = MockModelServer(list(script), dialect=self.route.dialect, **options)
+        server = self._stack.enter_context(made.in_thread())
+        for name, value in self.route.variables.items():
+            self.space.env[name] = server.base_url if value == "URL" else value
+        return server
+
+    def run(self, *more: str, **settings: Any) -> Finished:
+        patches = [self.route.settings(**settings), PRUNING, *more]
+        self.space.write("route.yml", "\n".join(patches))
+        return self.space.run("run", "--patch", "route.yml", "DO THE TASK")
+
+    def rows(self) -> list[dict[str, Any]]:
+        [path] = self.space.logs()
+        return log_rows(path)
+
+
+@pytest.fixture(params=ROUTES, ids=lambda route: route.name)
+def it(request: pytest.FixtureRequest, space: Workspace) -> Iterator[It]:
+    with ExitStack() as stack:
+        yield It(space, request.param, stack)
+
+
+def thinks(number: int, *thought: str, tokens: int = 3000) -> Reply:
+    """A reply that may think, and calls bash."""
+    arguments = json.dumps({"command": f"yes lorem | head -n 400 # {number}", "description": "d"})
+    reply: Reply = {
+        "tools": [{"id": f"c{number}", "name": "bash", "args": [arguments]}],
+        "usage": {"prompt_tokens": tokens, "completion_tokens": 10},
+    }
+    return {**reply, "reasoning": list(thought)} if thought else reply
+
+
+def test_reasoning_goes_back_verbatim_in_later_turns_after_a_summary_and_when_the_session_goes_on(
+    it: It,
+) -> None:
+    server = it.serve(
+        thinks(1, "", "look ", "first"),
+        thinks(2),
+        *(thinks(n, f"thought {n}") for n in range(3, 9)),
+        thinks(9, "thought 9", tokens=17_000),
+        text("## Goal: the gist"),
+        text("all done"),
+        thinks(10, "thought 10"),
+        text("done again"),
+        rules=Rules(demands_reasoning=True),
+    )
+    done = it.run()
+    assert (done.code, done.stdout, done.stderr) == (0, "all done\n", "")
+    session_id = it.rows()[0]["id"]
+    it.space.write("resumer.py", RESUMER)
+    again = it.run(
+        "- {id: headless-runner, remove: true}",
+        "- insert: [{id: resumer, name: ./resumer.py}]",
+        f"- {{id: agent-loop, config: {{agents: [{{id: main, resumeSessionId: {session_id}, "
+        f"provider: {it.route.name}, model: {it.route.model}}}]}}}}",
+    )
+    assert again.code == 0, again.stderr
+
+    assert server.refused == []
+    bodies = [request.body for request in server.requests]
+    assert [is_for_summary(body) for body in bodies].count(True) == 1
+    said = [message for message in bodies[2]["messages"] if message["role"] == "assistant"]
+    assert [message.get("reasoning_content") for message in said] == ["look first", None]
+    for body in (bodies[-3], bodies[-1]):  # behind the summary, and when the session has gone on
+        calls = [message for message in body["messages"] if message.get("tool_calls")]
+        assert calls
+        for message in calls:
+            number = int(message["tool_calls"][0]["id"][1:])
+            assert message["reasoning_content"] == f"thought {number}"
+
+
+def test_usage_is_logged_once_with_disjoint_tokens(it: It) -> None:
+    usage = {
+        "prompt_tokens": 100,
+        "completion_tokens": 50,
+        "prompt_cache_hit_tokens": 80,
+        "prompt_cache_miss_tokens": 20,
+        "prompt_tokens_details": {"cached_tokens": 80},
+        "completion_tokens_details": {"reasoning_tokens": 30},
+    }
+    it.serve(text("ok", usage=usage))
+    assert it.run().stdout == "ok\n"
+    chunks = [row["data"]["chunk"] for row in it.rows()[1:] if row["type"] == "assistant/chunk"]
+    told = [chunk["usage"] for chunk in chunks if chunk["type"] == "usage"]
+    assert told == [
+        {"inputTokens": 20, "outputTokens": 50, "cacheReadTokens": 80, "reasoningTokens": 30},
+    ]
+
+
+ERROR = {"error": {"message": "Rate limit reached", "type": "rate_limit_error", "code": "429"}}
+HALF = 'data: {"choices":[{"index":0,"delta":{"content":"half"}}]}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("raw", "code", "says"),
+    [
+        ([HALF, f"data: {json.dumps(ERROR)}\n\n"], "RATE_LIMIT", "Rate limit reached"),
+        ([f"data: {json.dumps(ERROR)}\n\n"], "RATE_LIMIT", "Rate limit reached"),
+        ([f"data: {json.dumps({'choices': [], **ERROR})}\n\n"], "RATE_LIMIT", "Rate limit reached"),
+        ([HALF, "event: error\ndata: overloaded\n\n"], "SERVER", "overloaded"),
+        ([json.dumps(ERROR)], "RATE_LIMIT", "Rate limit reached"),
+        ([HALF, f"data: {json.dumps(ERROR)}\n\n", "data: [DONE]\n\n"], "RATE_LIMIT", "Rate limit reached"),
+    ],
+)
+def test_an_error_inside_a_stream_is_tried_again_and_never_an_answer(
+    it: It, raw: list[str], code: str, says: str
+) -> None:
+    server = it.serve({"raw": raw}, repeat_last=True)
+    done = it.run()
+    assert (done.code, done.stdout) == (1, "\n")
+    assert f"{code}: {says}" in done.stderr
+    assert "half" not in done.stdout + done.stderr
+    assert len(server.requests) == 3
+    assert "assistant/message" not in {row["type"] for row in it.rows()[1:]}
+
+
+LEAK = '<｜DSML｜function_calls>\n<｜DSML｜invoke name="bash">\n'
+
+
+def test_a_leaked_call_is_not_executed_not_printed_and_tried_again(it: It) -> None:
+    server = it.serve(text("Let me see.\n", LEAK), text("proper"))
+    done = it.run()
+    assert (done.code, done.stdout, done.stderr) == (0, "proper\n", "")
+    assert "DSML" not in json.dumps(server.requests[1].body)
+    retries = [row["data"]["failure"]["code"] for row in it.rows() if row["type"] == "llm/retry"]
+    assert retries == ["MALFORMED_RESPONSE"]
+
+
+def test_a_model_that_is_not_there_is_one_line_with_the_nearest_names_and_no_key(it: It) -> None:
+    missing = {"status": 404, "body": {"error": {"message": "Model Not Exist"}}}
+    it.serve(missing, models=(f"{it.route.model}-2", "other"))
+    done = it.run()
+    assert (done.code, done.stdout) == (1, "\n")
+    [line] = done.errors
+    assert f"route {it.route.name} has no model '{it.route.model}': Model Not Exist; nearest: " in line
+    assert f"{it.route.model}-2" in line
+    assert KEY not in line
