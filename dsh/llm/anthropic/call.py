@@ -13,7 +13,7 @@ from dsh.llm.stream import close_stream
 from dsh.llm.transport.attempt import Attempt
 from dsh.llm.transport.endpoint import Endpoint
 from dsh.llm.transport.translator import Failures
-from dsh.session.chunk import Chunk
+from dsh.session.chunk import Chunk, UsageChunk
 
 
 async def stream_messages(
@@ -26,7 +26,7 @@ async def stream_messages(
     context_window: int | None,
     known_models: Callable[[], Awaitable[Sequence[str]]],
 ) -> AsyncIterator[Chunk]:
-    """The chunks of the reply.
+    """The chunks of the reply. One that breaks off reports the usage that is known by then.
 
     Args:
         owner: whose memory of the conversation is used.
@@ -38,8 +38,12 @@ async def stream_messages(
     """
     config = request.config
 
+    reading: MessagesTranslator | None = None
+
     def translator(failures: Failures) -> MessagesTranslator:
-        return MessagesTranslator(failures, context_window=context_window)
+        nonlocal reading
+        reading = MessagesTranslator(failures, context_window=context_window)
+        return reading
 
     history = WireHistory() if request.memo is None else request.memo.of(owner, WireHistory)
     body = request_body(request, route, history)
@@ -48,6 +52,8 @@ async def stream_messages(
         async for chunk in chunks:
             yield chunk
     except LlmError as error:
+        if reading is not None and (usage := reading.usage) is not None:
+            yield UsageChunk(usage)  # what broke off is paid for all the same
         if error.failure.status not in (400, 404):
             raise
         from dsh.llm.unknown_model import is_unknown_model, told

@@ -121,6 +121,11 @@ class MessagesTranslator:
         self._stop_reason: str | None = None
         self._stop_details: Any = None
 
+    @property
+    def usage(self) -> dict[str, Any] | None:
+        """What was reported so far; None before anything was."""
+        return usage_of(self._usage)
+
     def push(self, name: bytes, payload: bytes, out: list[Chunk]) -> bool:
         if not payload or payload.isspace() or (payload[:1] == b"[" and payload.strip() == b"[DONE]"):
             return False
@@ -161,8 +166,7 @@ class MessagesTranslator:
         out: list[Chunk] = []
         for index in sorted(self._arriving):
             self._close(index, out)
-        usage = usage_of(self._usage)
-        if usage is not None:
+        if (usage := self.usage) is not None:
             out.append(UsageChunk(usage))
         reason = self._reason()
         state = None if reason["kind"] == "error" else replay_state([block.entry() for block in self._blocks])
