@@ -196,7 +196,8 @@ class AnthropicDialect(msgspec.Struct, frozen=True):
         return Plan(status=status, headers=JSON_HEADERS, steps=(compact(body),))
 
     def key(self, headers: Mapping[str, str]) -> str | None:
-        return headers.get("x-api-key")
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        return headers.get("x-api-key", token if scheme == "Bearer" else None)
 
     def models(self, ids: Sequence[str]) -> Any:
         entries = [
