@@ -79,6 +79,8 @@ def classify_status(
             message += f": {words}"
         if 300 <= status < 400:
             message += "; the endpoint redirects, and redirects are not followed: check the base URL"
+    if status == 407:
+        message += "; a proxy wants user and password: set them in the URL of HTTP_PROXY"
     named = code_of(facts.names)
     code = code_for(status, said, named)
     if code == "QUOTA" and status == 429 and facts.wait_ms is not None and named != "QUOTA":
@@ -134,9 +136,10 @@ def decode_body(body: bytes, content_type: str) -> str:
     _, _, charset = content_type.lower().partition("charset=")
     name = charset.split(";")[0].strip().strip("\"'") or "utf-8"
     try:
-        return valid(body.decode(name, "replace"))
+        text = valid(body.decode(name, "replace"))
     except (LookupError, ValueError):
-        return body.decode("utf-8", "replace")
+        text = body.decode("utf-8", "replace")
+    return text.removeprefix("\ufeff")
 
 
 def request_id(headers: Mapping[str, str], secret: str = "") -> str | None:
