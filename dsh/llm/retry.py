@@ -73,7 +73,7 @@ def policy_key(policy: RetryPolicy) -> str:
     Compact JSON of `[mode, maxRetries, codes in order of their UTF-16 units, initialDelayMs, maxDelayMs,
     jitterRatio]`, without the second and third in mode `always`; whole numbers print without a fraction.
     """
-    delays = [_number(policy.initial_delay_ms), _number(policy.max_delay_ms), _number(policy.jitter_ratio)]
+    delays = [number(policy.initial_delay_ms), number(policy.max_delay_ms), number(policy.jitter_ratio)]
     if policy.mode == "always":
         return msgspec.json.encode(["always", *delays]).decode()
     codes = sorted(policy.retryable_codes, key=lambda code: code.encode("utf-16-be", "surrogatepass"))
@@ -102,5 +102,6 @@ def retry_delay_ms(
     return None if policy.mode == "normal" else backoff_delay_ms(policy, retry, rng)
 
 
-def _number(value: float) -> float:
+def number(value: float) -> float:
+    """The number as the log writes it: a whole one without a fraction."""
     return int(value) if float(value).is_integer() else value

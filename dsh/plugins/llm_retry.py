@@ -14,7 +14,7 @@ import msgspec
 from dsh.agent.contract import AGENT_REQUEST_ERROR, RequestFailed, RetryRequest
 from dsh.kernel import Cancelled, CancelToken, Context, ServiceKey
 from dsh.llm.adapter import RetryPolicy
-from dsh.llm.retry import policy_key, retry_delay_ms
+from dsh.llm.retry import number, policy_key, retry_delay_ms
 from dsh.session.log import Session
 from dsh.session.value import JsonObject
 
@@ -129,7 +129,7 @@ class RetryExecutor:
                 "policyKey": key,
                 "retry": retry,
                 **({"maxRetries": policy.max_retries} if policy.mode == "normal" else {}),
-                "delayMs": delay_ms,
+                "delayMs": number(delay_ms),
                 "failure": failed.failure.to_json(),
             }
             session.append("llm/retry", data)

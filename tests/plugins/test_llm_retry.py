@@ -115,6 +115,7 @@ async def test_a_retry_is_logged_before_the_wait_and_when_it_starts() -> None:
     (retry,) = bench.agent.rows("llm/retry")
     assert list(retry) == list(expected)
     assert retry == expected
+    assert type(retry["delayMs"]) is int, "a whole number is written without a fraction"
     bench.hold.set()
 
     assert await waiting == {"kind": "retry"}

@@ -18,7 +18,8 @@ class AssistantMessage(TypedDict):
     message: JsonObject
     """A message of role `assistant` with source kind `model`."""
     interrupted: NotRequired[Literal[True]]
-    """The stream was cancelled after text or reasoning had come."""
+    """The stream was cancelled after text or reasoning had come; or the model broke it off, and the row
+    `agent-loop` keeps such text."""
     usage: NotRequired[TokenUsage]
 
 
