@@ -24,7 +24,9 @@ from dsh.plugins import (
     agent_loop,
     compaction_basic,
     llm,
+    llm_anthropic,
     llm_deepseek,
+    llm_openai,
     llm_replay,
     llm_retry,
     session,
@@ -70,13 +72,13 @@ async def composed(rows: Rows, env: Mapping[str, str] | None = None) -> AsyncIte
         await ctx.dispose()
 
 
-async def agent_of(ctx: Context) -> Agent:
-    options = AgentOptions(provider=ROUTE, model="m")
+async def agent_of(ctx: Context, route: str = ROUTE) -> Agent:
+    options = AgentOptions(provider=route, model="m")
     return (await ctx.use(AGENTS).create(CreateAgent(cwd="/ws", options=options))).agent
 
 
-async def talk(ctx: Context, *prompts: str) -> Session:
-    one = await agent_of(ctx)
+async def talk(ctx: Context, *prompts: str, route: str = ROUTE) -> Session:
+    one = await agent_of(ctx, route)
     for prompt in prompts:
         one.followup(user_message(prompt))
         await one.when_idle()
@@ -120,6 +122,34 @@ async def test_whatever_the_wire_did_the_replay_makes_the_same_log(tmp_path: Pat
         ctx.use(MODEL_SCRIPT).assert_consumed()
 
     assert masked(replayed) == masked(log)
+
+
+WIRES: dict[str, tuple[ModuleType, dict[str, Any]]] = {
+    "openai-compatible": (llm_openai, {"apiKeyEnv": "KEY", "baseURLEnv": "CHAT"}),
+    "anthropic": (llm_anthropic, {"apiKeyEnv": "KEY", "baseURLEnv": "MESSAGES"}),
+}
+
+
+@pytest.mark.parametrize("route", WIRES)
+@aio
+async def test_a_session_on_any_wire_is_played_with_its_state(tmp_path: Path, route: str) -> None:
+    """Thinking with its signature, parallel calls, an overload: what the wire was is no matter."""
+    module, given = WIRES[route]
+    script = ["overloaded", "reasoning_tool_call", "parallel_tool_calls", "reasoning_success", "success"]
+    async with MockModelServer(script, options=OPTIONS) as server:
+        env = {"KEY": "mock-key", "CHAT": server.base_url, "MESSAGES": server.anthropic_url}
+        row = {"providers": {route: {**given, "retryPolicy": QUICK}}}
+        async with composed([(module, row)], env) as ctx:
+            log = await talk(ctx, "one", "two", route=route)
+    assert [end["kind"] for end in ends(log)] == ["completed", "completed"]
+    file = stored(log, tmp_path / "s.jsonl")
+
+    async with composed([(llm_replay, {"file": file, "providers": {route: {}}})]) as ctx:
+        replayed = await talk(ctx, "one", "two", route=route)
+        ctx.use(MODEL_SCRIPT).assert_consumed()
+    assert masked(replayed) == masked(log)
+    has_state = any("replayState" in data["message"]["source"] for data in data_of(log, "assistant/message"))
+    assert has_state is (route == "anthropic")
 
 
 @aio
