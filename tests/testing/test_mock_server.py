@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from dsh.testing.mock_server import BEHAVIOURS, RANDOM_WEIGHTS, MockModelServer, MockOptions, Rules, scripted
+from dsh.testing.mock_server.dialect.anthropic import ANTHROPIC
+from dsh.testing.mock_server.dialect.chat import OPENAI
 from tests.aio import aio
 
 BODY = b'{"model": "m", "stream": true, "messages": [{"role": "user", "content": "hi"}]}'
@@ -139,6 +141,51 @@ def test_a_scripted_reply_is_played_as_written() -> None:
         scripted({"txt": []})
 
 
+def test_one_server_speaks_to_each_request_in_its_own_dialect() -> None:
+    body = {"model": "m", "max_tokens": 9, "stream": True, "messages": [{"role": "user", "content": "hi"}]}
+    head = {"anthropic-version": "2023-06-01"}
+    with MockModelServer(["success", "success", "tool_calls_same_id"]).in_thread() as server:
+        chat = post(f"{server.base_url}/chat/completions")
+        messages = post(f"{server.anthropic_url}/v1/messages", json.dumps(body).encode(), headers=head)
+        foreign = post(f"{server.anthropic_url}/v1/messages", json.dumps(body).encode(), headers=head)
+
+    assert text_in(chat[1]) == MockOptions().success_text
+    assert messages[1].startswith(b"event: message_start\n")
+    assert foreign[0] == 500 and b"the anthropic dialect has no behaviour tool_calls_same_id" in foreign[1]
+    assert [record.dialect for record in server.requests] == ["deepseek", "anthropic", "anthropic"]
+
+
+def test_a_refused_request_is_kept_with_its_reason() -> None:
+    with MockModelServer(dialect="openai").in_thread() as server:
+        status, answer = post(f"{server.base_url}/chat/completions", b'{"model": "m", "stream": true}')
+
+    assert status == 400
+    [refused] = server.refused
+    assert refused.reason in json.loads(answer)["error"]["message"] and "messages" in refused.reason
+    assert (refused.status, refused.path, server.requests) == (400, "/v1/chat/completions", [])
+
+
+def test_a_scripted_reply_is_told_in_the_words_of_each_dialect() -> None:
+    reply = {
+        "reasoning": ["hm"],
+        "text": ["a"],
+        "tools": [{"id": "c", "name": "t", "args": ["{}"]}],
+        "usage": {"prompt_tokens": 10, "prompt_cache_hit_tokens": 4, "completion_tokens": 3},
+    }
+    own = scripted(reply, ANTHROPIC).sent().decode()
+    events = [json.loads(line[6:]) for line in own.splitlines() if line.startswith("data: ")]
+
+    assert [event["content_block"]["type"] for event in events if "content_block" in event] == [
+        "thinking",
+        "text",
+        "tool_use",
+    ]
+    counts = events[0]["message"]["usage"]
+    assert (counts["input_tokens"], counts["cache_read_input_tokens"]) == (6, 4)
+    assert events[-2]["delta"]["stop_reason"] == "tool_use" and events[-2]["usage"] == {"output_tokens": 3}
+    assert b'"reasoning":"hm"' in scripted(reply, OPENAI).sent()
+
+
 def test_an_unknown_behaviour_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match="known: random, success"):
         MockModelServer(["sucess"])
@@ -217,6 +264,33 @@ def test_the_command_tells_what_happens_and_ends_on_a_signal(number: int, code: 
     assert result.pop("chunksSent") > 1
     assert result == {"type": "result", "attempt": 1, "behavior": "success", "outcome": "completed"}
     assert command.end(number) == code
+
+
+def test_the_command_speaks_as_anthropic_and_hides_its_key() -> None:
+    command = Command("--dialect", "anthropic", "--sequence", "pings", "--api-key", "k", "--models", "a, b")
+    base = command.ready["baseURL"]
+    assert not base.endswith("/v1")
+    head = {"x-api-key": "k", "anthropic-version": "2023-06-01"}
+    body = b'{"model":"m","max_tokens":9,"stream":true,"messages":[{"role":"user","content":"hi"}]}'
+    status, answer = post(f"{base}/v1/messages", body, headers=head)
+    request = command.line()
+
+    assert status == 200 and answer.endswith(b'event: message_stop\ndata: {"type":"message_stop"}\n\n')
+    assert (request["dialect"], request["headers"]["x-api-key"]) == ("anthropic", "***")
+    listed = json.loads(post(f"{base}/v1/models", method="GET", headers=head)[1])
+    assert [model["id"] for model in listed["data"]] == ["a", "b"]
+    assert command.end(signal.SIGTERM) == 143
+
+
+def test_the_command_can_refuse_and_can_be_lenient() -> None:
+    strict = Command("--dialect", "openai", "--refuse", "stream_options,role:developer")
+    lenient = Command("--lenient")
+    body = json.dumps({**json.loads(BODY), "stream_options": {}}).encode()
+
+    status, answer = post(f"{strict.ready['baseURL']}/chat/completions", body)
+    assert status == 400 and b"unsupported parameter: 'stream_options'" in answer
+    assert post(f"{lenient.ready['baseURL']}/chat/completions", b"{}")[0] == 200
+    assert strict.end(signal.SIGTERM) == lenient.end(signal.SIGTERM) == 143
 
 
 def test_connection_refused_binds_late() -> None:

@@ -1,7 +1,7 @@
 """`python -m dsh.testing.mock_server`: the mock model server as a command that tells what happens.
 
 Standard output gets JSON lines: `ready {baseURL, randomSeed}`, then `request` and `result` for each accepted
-request.
+request. A request that is refused gets its reason as the answer.
 """
 
 import argparse
@@ -14,10 +14,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dsh.testing.mock_server.behaviour import BEHAVIOURS
+from dsh.testing.mock_server.behaviour import ALL_BEHAVIOURS
 from dsh.testing.mock_server.plan import MockOptions
 from dsh.testing.mock_server.script import Entry
 from dsh.testing.mock_server.server import MockModelServer, RecordedRequest
+from dsh.testing.mock_server.strict.rules import Rules
 
 _TEXT_OPTIONS = (
     "success_text",
@@ -27,6 +28,7 @@ _TEXT_OPTIONS = (
     "tool_name",
     "tool_arguments",
 )
+SECRET = ("authorization", "x-api-key")
 _NUMBER_OPTIONS = ("chunk_delay_ms", "disconnect_delay_ms", "retry_after_ms")
 
 
@@ -41,12 +43,21 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m dsh.testing.mock_server", description=__doc__)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
-    parser.add_argument("--api-key", help="the bearer token to insist on")
+    parser.add_argument(
+        "--dialect",
+        choices=("deepseek", "openai", "anthropic"),
+        default="deepseek",
+        help="whose base URL is told, and how chat completions are spelled",
+    )
+    parser.add_argument("--api-key", help="the key to insist on")
+    parser.add_argument("--models", default="mock", help="what is listed, separated by commas")
+    parser.add_argument("--lenient", action="store_true", help="accept any JSON body")
+    parser.add_argument("--refuse", default="", help="what it cannot take, separated by commas")
     parser.add_argument(
         "--sequence",
         default="success",
         help="behaviours, separated by commas: connection_refused (first only), random, "
-        + ", ".join(BEHAVIOURS),
+        + ", ".join(ALL_BEHAVIOURS),
     )
     parser.add_argument("--script", type=Path, help="JSON file: a list of behaviours and free-form replies")
     parser.add_argument("--repeat-last", action="store_true")
@@ -66,7 +77,7 @@ async def _serve(args: argparse.Namespace) -> int:
         script = _script(args)
         refused = script[:1] == ["connection_refused"]
         server = _server(args, script[1:] if refused else script, needs_port=refused)
-        return await _run(server, args.listen_delay_ms / 1000 if refused else None)
+        return await _run(server, args.dialect, args.listen_delay_ms / 1000 if refused else None)
     except (ValueError, OSError) as error:
         print(f"mock_server: {error}", file=sys.stderr)  # noqa: T201
         return 2
@@ -74,11 +85,15 @@ async def _serve(args: argparse.Namespace) -> int:
 
 def _script(args: argparse.Namespace) -> list[Entry]:
     if args.script is None:
-        return [name.strip() for name in args.sequence.split(",") if name.strip()]
+        return list(_words(args.sequence))
     script = json.loads(args.script.read_text("utf-8"))
     if not isinstance(script, list):
         raise ValueError(f"{args.script}: a script is a list of behaviours and replies")
     return script
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 def _server(args: argparse.Namespace, script: list[Entry], *, needs_port: bool) -> MockModelServer:
@@ -89,6 +104,9 @@ def _server(args: argparse.Namespace, script: list[Entry], *, needs_port: bool) 
         script,
         repeat_last=args.repeat_last,
         api_key=args.api_key,
+        dialect="openai" if args.dialect == "openai" else "deepseek",
+        rules=Rules(is_strict=not args.lenient, refuses=_words(args.refuse)),
+        models=_words(args.models),
         options=MockOptions(**{name: getattr(args, name) for name in names}),
         seed=args.seed if args.seed is not None else random.SystemRandom().randrange(2**32),
         random_weights=args.random_weights,
@@ -98,18 +116,22 @@ def _server(args: argparse.Namespace, script: list[Entry], *, needs_port: bool) 
     )
 
 
-async def _run(server: MockModelServer, listen_delay_s: float | None) -> int:
+async def _run(server: MockModelServer, dialect: str, listen_delay_s: float | None) -> int:
     """Serve until a signal comes; with a delay, tell the address first and listen later."""
-    ready = {"type": "ready", "baseURL": server.base_url, "randomSeed": server.seed}
+
+    def ready() -> dict[str, Any]:
+        url = server.anthropic_url if dialect == "anthropic" else server.base_url
+        return {"type": "ready", "baseURL": url, "randomSeed": server.seed}
+
     end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
         asyncio.get_running_loop().add_signal_handler(number, _resolve, end, code)
     if listen_delay_s is not None:
-        _say(ready)
+        _say(ready())
         await asyncio.wait((end,), timeout=listen_delay_s)
     async with server:
         if listen_delay_s is None:
-            _say({**ready, "baseURL": server.base_url})
+            _say(ready())
         return await end
 
 
@@ -130,8 +152,9 @@ def _tell(kind: str, record: RecordedRequest) -> None:
     if kind == "result":
         value |= {"behavior": record.behavior, "outcome": record.outcome, "chunksSent": record.chunks_sent}
     else:
-        headers = {name: "***" if name == "authorization" else v for name, v in record.headers.items()}
+        headers = {name: "***" if name in SECRET else v for name, v in record.headers.items()}
         value |= {"scriptBehavior": record.script_behavior, "behavior": record.behavior}
+        value["dialect"] = record.dialect
         value |= {"path": record.path, "headers": headers, "body": record.body}
     _say(value)
 
