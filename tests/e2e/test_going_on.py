@@ -163,7 +163,7 @@ def test_a_signal_drops_what_waits(
     assert errors_in(space) == []
 
 
-EVENTS = 51
+EVENTS = 54
 """How many events the killed run has by itself; a test of its own says so."""
 
 
