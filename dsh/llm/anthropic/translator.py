@@ -1,15 +1,15 @@
 """The Messages wire, inwards: the events of a reply into chunks."""
 
-import re
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
+from dsh.llm.anthropic.ending import code_of, finish_reason
 from dsh.llm.anthropic.event import WireBlock, WireDelta, WireEvent, decode_event, merge_usage, usage_of
 from dsh.llm.anthropic.replay import replay_state
-from dsh.llm.failure import LlmError, LlmFailure
+from dsh.llm.failure import LlmError
 from dsh.llm.transport.reply import SharedTexts, new_call_id
 from dsh.llm.transport.sse import SseEvent
 from dsh.llm.transport.translator import Failures
@@ -25,31 +25,7 @@ from dsh.session.chunk import (
 )
 
 MAX_SHOWN_PAYLOAD_CHARS = 120
-MAX_CODE_CHARS = 64
 
-_CODES = {
-    "api_error": "SERVER",
-    "authentication_error": "AUTH",
-    "billing_error": "QUOTA",
-    "invalid_request_error": "INVALID_REQUEST",
-    "not_found_error": "HTTP_404",
-    "overloaded_error": "SERVER",
-    "permission_error": "AUTH",
-    "rate_limit_error": "RATE_LIMIT",
-    "request_too_large": "INVALID_REQUEST",
-    "timeout_error": "TIMEOUT",
-}
-"""Failure codes by `error.type`."""
-_KINDS = {"end_turn": "stop", "stop_sequence": "stop", "tool_use": "tool-calls", "max_tokens": "max-tokens"}
-"""Finish reasons by `stop_reason`."""
-_STOPPED = {
-    "refusal": ("REFUSAL", "the model refused to answer"),
-    "pause_turn": ("PAUSE_TURN", "the server paused a turn of its own tools, which are not used here"),
-    "model_context_window_exceeded": (
-        "CONTEXT_WINDOW_EXCEEDED",
-        "the reply reached the end of the model's context window",
-    ),
-}
 _DELTAS = {
     "text_delta": "text",
     "thinking_delta": "reasoning",
@@ -168,7 +144,14 @@ class MessagesTranslator:
             self._close(index, out)
         if (usage := self.usage) is not None:
             out.append(UsageChunk(usage))
-        reason = self._reason()
+        reason = finish_reason(
+            self._stop_reason,
+            shown=self._failures.shown,
+            usage=self._usage,
+            window=self._window,
+            is_empty=not self._blocks,
+            details=self._stop_details,
+        )
         state = None if reason["kind"] == "error" else replay_state([block.entry() for block in self._blocks])
         out.append(Finish(reason, UNSET if state is None else state))
         return out
@@ -282,39 +265,6 @@ class MessagesTranslator:
             facts = decode_event(payload).error
         except ValueError:
             facts = None
-        code = _CODES.get(str(facts.get("type"))) if isinstance(facts, dict) else None
-        found = error.failure.code
-        if code is None or (found in ("QUOTA", "CONTEXT_WINDOW_EXCEEDED") and code != "AUTH"):
-            return error
+        kind = facts.get("type") if isinstance(facts, dict) else None
+        code = code_of(kind, error.failure.code)
         return LlmError(msgspec.structs.replace(error.failure, code=code), hint=error.hint)
-
-    def _reason(self) -> dict[str, Any]:
-        wire = self._stop_reason
-        prompt = sum(count for member, count in self._usage.items() if member != "output_tokens")
-        if self._window is not None and prompt > self._window:
-            return _failed(
-                "CONTEXT_WINDOW_EXCEEDED",
-                f"the prompt of {prompt} tokens is larger than the model's window of {self._window}",
-            )
-        kind = _KINDS.get(wire or "end_turn")
-        if kind == "max-tokens" and not self._blocks and self._usage.get("output_tokens") == 0:
-            return _failed("CONTEXT_WINDOW_EXCEEDED", "the prompt left the model no room for a single token")
-        if kind in ("stop", "tool-calls") and not self._blocks:
-            return _failed("EMPTY_RESPONSE", "the model's reply is empty")
-        if kind is not None:
-            return {"kind": kind}
-        shown = self._failures.shown(wire or "")
-        code, message = _STOPPED.get(wire or "", ("", f"model stopped: {shown}"))
-        if not code:
-            code = re.sub(r"[^A-Z0-9]+", "_", shown.upper()).strip("_")
-            if not 0 < len(code) <= MAX_CODE_CHARS:
-                code = "UNKNOWN_FINISH_REASON"
-        details = self._stop_details
-        said = details.get("explanation") if isinstance(details, dict) else None
-        if isinstance(said, str) and said.strip():
-            message += f": {self._failures.shown(said)}"
-        return _failed(code, message)
-
-
-def _failed(code: str, message: str) -> dict[str, Any]:
-    return {"kind": "error", "failure": LlmFailure(message, code).to_json()}
