@@ -125,7 +125,7 @@ async def test_a_retry_stays_in_its_step_and_only_its_own_chunks_are_cited() -> 
     ):
         assert short(log).endswith(
             "request/context request/digest chunks llm/retry llm/retry-started request/digest chunks "
-            "assistant/message step/end turn/end"
+            "request/usage assistant/message step/end turn/end"
         )
         retry = next(event.seq for event in log.events() if event.type == "llm/retry")
         reply = next(event for event in log.events() if event.type == "assistant/message")
