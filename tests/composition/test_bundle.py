@@ -95,7 +95,7 @@ def test_bundles_of_packages_are_among_the_known_ones(profile: Path) -> None:
     with pytest.raises(CompositionError) as caught:
         compose("mine", [], profile)
     assert caught.value.hint == (
-        "did you mean 'extras'? known bundles: base, demo, headless, extras; "
+        "did you mean 'extras'? known bundles: base, demo, headless, replay, extras; "
         "install the package that brings it: dsh plugin add --profile mine PKG; "
         f"or take 'extra' out of {profile}/profiles/mine/profile.yml:1"
     )

@@ -184,6 +184,6 @@ def test_an_unset_tools_mode_is_absent() -> None:
     assert evaluated(rows("headless")["tools"], {}, {}) == {}
 
 
-def test_every_shipped_bundle_belongs_to_a_profile() -> None:
-    assert shipped_names("bundles") == ["base", "demo", "headless"]
+def test_every_shipped_bundle_belongs_to_a_profile_but_that_of_a_command() -> None:
+    assert shipped_names("bundles") == ["base", "demo", "headless", "replay"]
     assert shipped_names("profiles") == ["demo", "headless"]

@@ -1,0 +1,292 @@
+"""`dsh replay` as a process: what was recorded replays, what was changed is found, and nothing is written."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dsh.testing.workspace import Finished, Workspace, log_rows, log_text
+from tests.corpus import CORPUS, needs_corpus
+from tests.e2e.model import Model
+from tests.e2e.reply import bash, failure, text
+from tests.e2e.scenario import load, play
+from tests.e2e.test_scenarios import LATER
+
+Answering = Callable[..., Model]
+SCENARIOS = sorted(path for path in (CORPUS / "scenarios").glob("*.json") if path.stem not in LATER)
+DIVERGED = 1
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    """Every file with its bytes, to see that nothing was written."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def replay(space: Workspace, *words: str, env: dict[str, str | None] | None = None) -> Finished:
+    """Replay without a key and with a model server that nobody may ask."""
+    nowhere = {"DEEPSEEK_API_KEY": None, "DEEPSEEK_BASE_URL": "http://127.0.0.1:9"}
+    return space.run("replay", *words, env={**nowhere, **(env or {})})
+
+
+def report(space: Workspace, *words: str) -> dict[str, Any]:
+    """What `--json` tells."""
+    found: dict[str, Any] = json.loads(replay(space, *words, "--json").stdout)
+    return found
+
+
+def recorded(space: Workspace, answering: Answering, *replies: Any) -> Path:
+    """The log of one task."""
+    answering(*replies)
+    space.run("run", "DO THE TASK")
+    [log] = space.logs()
+    return log
+
+
+def rewritten(space: Workspace, log: Path, change: Callable[[list[dict[str, Any]]], None]) -> Path:
+    """A plain copy of a log with something changed, and without the digests that would tell of it."""
+    rows = [row for row in log_rows(log)]
+    change(rows)
+    return space.write("changed.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+
+
+def without_digests(rows: list[dict[str, Any]]) -> None:
+    """Make the rows those of a writer that logs no digests; their places in the log stay."""
+    for row in rows:
+        if row["type"] == "request/digest":
+            row["type"] = "acme/nothing"
+
+
+def first(rows: list[dict[str, Any]], kind: str) -> dict[str, Any]:
+    return next(row for row in rows if row["type"] == kind)
+
+
+@needs_corpus
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_what_a_scenario_recorded_replays(path: Path, tmp_path: Path) -> None:
+    space = Workspace(tmp_path)
+    played = play(dict(load(path)), space)
+    before = files_below(tmp_path)
+
+    for log in played.logs:
+        done = replay(space, str(log))
+
+        assert done.code == 0, done.stdout + done.stderr
+        assert re.fullmatch(r"session-\S+ replays as recorded: \d+ events, 1 turn, .*\n", done.stdout)
+
+    assert files_below(tmp_path) == before
+
+
+@needs_corpus
+@pytest.mark.parametrize("name", ["write-read-edit", "bash-big", "parallel-reads", "sigint", "glob-grep"])
+def test_live_tools_do_the_same_in_another_directory(name: str, tmp_path: Path) -> None:
+    scenario = dict(load(CORPUS / "scenarios" / f"{name}.json"))
+    space, other = Workspace(tmp_path / "first"), Workspace(tmp_path / "other")
+    played = play(scenario, space)
+    for file, content in scenario["options"].get("files", {}).items():
+        other.write(file, content)
+    [log] = played.logs
+    recorded_in = files_below(space.work)
+
+    done = replay(space, str(log), "--tools", "live", "--in", str(other.work))
+
+    assert done.code == 0, done.stdout + done.stderr
+    assert files_below(other.work) == recorded_in == files_below(space.work)
+
+
+def test_a_session_of_the_demo_replays_by_last_by_id_and_by_prefix(tmp_path: Path) -> None:
+    space = Workspace(tmp_path)
+    space.run("--profile", "demo", "Run: echo hello")
+    [log] = space.logs()
+    session = log.parent.name
+
+    found = [
+        replay(space, name) for name in ("last", session, session[:20], session.removeprefix("session-"))
+    ]
+
+    assert {done.code for done in found} == {0}
+    assert len({done.stdout for done in found}) == 1
+    assert all(done.stderr == "" for done in found)
+
+
+def test_recorded_tools_touch_nothing(tmp_path: Path, answering: Answering, space: Workspace) -> None:
+    log = recorded(space, answering, bash("touch made && pwd"), text("done"))
+    (space.work / "made").unlink()
+    before = files_below(space.root)
+
+    done = replay(space, str(log))
+
+    assert done.code == 0
+    assert files_below(space.root) == before
+
+
+def test_a_replay_needs_neither_directory_nor_profile_of_then(space: Workspace, answering: Answering) -> None:
+    log = recorded(space, answering, bash("pwd"), text("done"))
+    elsewhere = Workspace(space.root / "elsewhere")
+    rows = log_text(log).replace(str(space.work).encode(), b"/gone/work")
+    digestless = [json.loads(line) for line in rows.splitlines()]
+    without_digests(digestless)
+    path = elsewhere.write("log.jsonl", "".join(json.dumps(row) + "\n" for row in digestless))
+    patch = elsewhere.write("fewer.yml", "- id: tool-bash\n  remove: true\n- id: tool-fs\n  remove: true\n")
+
+    done = replay(elsewhere, str(path), "--patch", str(patch))
+
+    assert done.code == 0, done.stdout + done.stderr
+    assert "note: the tools of this composition are not described as the recorded ones" in done.stdout
+
+
+def test_retries_are_made_again_without_their_waits(space: Workspace, answering: Answering) -> None:
+    slow = {**failure(429, "slow down"), "headers": {"retry-after": "0"}}
+    log = recorded(space, answering, failure(500, "oops"), slow, text("done"))
+
+    found = report(space, str(log))
+
+    assert found["divergence"] is None
+    assert found["compared"]["requests"] == 3
+
+
+def test_a_changed_reply_is_found_where_it_stands(space: Workspace, answering: Answering) -> None:
+    log = recorded(space, answering, text("the answer is 41"))
+
+    def change(rows: list[dict[str, Any]]) -> None:
+        first(rows, "assistant/message")["data"]["message"]["content"][0]["text"] = "the answer is 42"
+
+    changed = rewritten(space, log, change)
+    done = replay(space, str(changed))
+    found = report(space, str(changed))["divergence"]
+
+    row = first(log_rows(log), "assistant/message")
+    assert done.code == DIVERGED
+    assert (found["seq"], found["turn"], found["step"]) == (row["seq"], 1, 1)
+    assert (found["recorded"], found["replayed"]) == ("the answer is 42", "the answer is 41")
+    assert found["path"] == "data.message.content[0].text"
+    assert f"diverges at seq {row['seq']}, turn 1, step 1: assistant/message differs" in done.stdout
+
+
+def test_a_changed_result_is_found_by_the_digest_of_the_next_request(
+    space: Workspace, answering: Answering
+) -> None:
+    log = recorded(space, answering, bash("echo one"), text("done"))
+
+    def change(rows: list[dict[str, Any]]) -> None:
+        result = first(rows, "tool/result")["data"]["message"]["content"][0]
+        result["content"][0]["text"] = "two\n"
+
+    found = report(space, str(rewritten(space, log, change)))["divergence"]
+
+    digests = [row for row in log_rows(log) if row["type"] == "request/digest"]
+    assert (found["type"], found["seq"]) == ("request/digest", digests[1]["seq"])
+    assert (found["turn"], found["step"]) == (1, 2)
+
+
+def test_a_changed_prompt_is_found_where_it_enters(space: Workspace, answering: Answering) -> None:
+    log = recorded(space, answering, text("done"))
+
+    def change(rows: list[dict[str, Any]]) -> None:
+        without_digests(rows)
+        first(rows, "agent/inbox/spliced")["data"]["inserted"][0]["content"][0]["text"] = "DO THE TASK!"
+
+    found = report(space, str(rewritten(space, log, change)))["divergence"]
+
+    row = first(log_rows(log), "user/message")
+    assert (found["seq"], found["type"]) == (row["seq"], "user/message")
+    assert (found["recorded"], found["replayed"]) == ("DO THE TASK", "DO THE TASK!")
+
+
+def test_a_missing_event_is_a_difference(space: Workspace, answering: Answering) -> None:
+    log = recorded(space, answering, bash("echo one"), text("done"))
+
+    def change(rows: list[dict[str, Any]]) -> None:
+        without_digests(rows)
+        rows[:] = [row for row in rows if row.get("type") != "request/context"]
+        for seq, row in enumerate(rows[1:]):
+            assert "seq" in row or "seq0" in row
+            row["seq0" if "seq0" in row else "seq"] = seq
+
+    text_of_log = rewritten(space, log, lambda rows: None).read_text()
+    assert "request/context" in text_of_log
+    done = replay(space, str(rewritten(space, log, change)))
+
+    assert done.code == DIVERGED
+
+
+def test_a_live_tool_that_says_something_else_is_a_difference(space: Workspace, answering: Answering) -> None:
+    log = recorded(space, answering, bash("cat note"), text("done"))
+    space.write("note", "now it is there\n")
+
+    done = replay(space, str(log), "--tools", "live", "--in", str(space.work))
+
+    assert done.code == DIVERGED
+    assert "tool/result differs" in done.stdout
+    assert "now it is there" in done.stdout
+
+
+def test_a_fork_and_what_it_did_since_replays(space: Workspace) -> None:
+    space.run("--profile", "demo", "Run: echo hello")
+    forked = space.run("sessions", "fork", "last").stdout.strip()
+
+    done = replay(space, forked)
+
+    assert done.code == 1
+    assert done.stderr.startswith("dsh: NOTHING_TO_REPLAY: ")
+    assert "dsh replay session-" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "line"),
+    [
+        (["session-none"], 1, "dsh: SESSION_NOT_FOUND: no session 'session-none'"),
+        (["./none.jsonl"], 1, "dsh: "),
+        (["last", "--tools", "fake"], 2, "error: --tools is recorded or live, found 'fake'"),
+        (["last", "--tools", "live"], 2, "error: --tools live needs --in DIR"),
+        (["last", "--in", "."], 2, "error: --in is for live tools"),
+        (["last", "--tools", "live", "--in", "none"], 2, "error: --in none: there is no such directory"),
+        (["last", "--profile", "none"], 3, "dsh: profile 'none' does not exist"),
+        ([], 2, "error: "),
+    ],
+)
+def test_what_cannot_be_replayed_is_told(tmp_path: Path, words: list[str], code: int, line: str) -> None:
+    space = Workspace(tmp_path)
+    before = files_below(tmp_path)
+
+    done = replay(space, *words)
+
+    assert (done.code, done.stdout) == (code, "")
+    assert done.stderr.startswith(line), done.stderr
+    assert "Traceback" not in done.stderr
+    assert files_below(tmp_path) == before
+
+
+@needs_corpus
+@pytest.mark.parametrize(
+    ("log", "code"),
+    [
+        ("apps-web-fresh-round-trip-session.jsonl", "INPUTS_NOT_RECORDED"),
+        ("acp-agent-handshake-session.jsonl", "NOTHING_TO_REPLAY"),
+    ],
+)
+def test_a_log_without_inputs_is_refused_by_name(tmp_path: Path, log: str, code: str) -> None:
+    done = replay(Workspace(tmp_path), str(CORPUS / "fixtures" / log))
+
+    assert (done.code, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"dsh: {code}: ")
+
+
+@needs_corpus
+@pytest.mark.parametrize(
+    "log",
+    [
+        "fixtures/acp-agent-cancel-session.jsonl",
+        "fixtures/acp-agent-escalation-rejected-session.jsonl",
+        "fixtures/acp-agent-error-finish-session.jsonl",
+        "runs/kill-in-tool.jsonl",
+        "runs/sigint.jsonl",
+        "runs/cut-then-ok.jsonl",
+    ],
+)
+def test_sessions_of_the_original_replay(tmp_path: Path, log: str) -> None:
+    done = replay(Workspace(tmp_path), str(CORPUS / log))
+
+    assert done.code == 0, done.stdout + done.stderr
