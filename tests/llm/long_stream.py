@@ -6,10 +6,10 @@
 import asyncio
 import json
 import os
-import resource
 import socket
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from dsh.capabilities.http import HttpClient
@@ -70,13 +70,10 @@ def serve(listener: socket.socket, wire: str, chunks: int) -> None:
     connection.close()
 
 
-def resident_kib() -> int:
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
-
-
-def peak_kib() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def memory_kib(name: str) -> int:
+    """`VmRSS`, what is resident now, or `VmHWM`, the most that was. (`ru_maxrss` knows the parent's as well.)"""
+    lines = Path("/proc/self/status").read_text("ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
 
 
 async def read(port: int, wire: str) -> tuple[int, int]:
@@ -99,8 +96,8 @@ async def read(port: int, wire: str) -> tuple[int, int]:
     async for _ in Attempt(client, endpoint, translator).stream(b"{}"):
         count += 1
         if count == WARM:
-            before = resident_kib()
-    grown = peak_kib() - before
+            before = memory_kib("VmRSS")
+    grown = memory_kib("VmHWM") - before
     await client.aclose()
     return count, grown
 
@@ -111,7 +108,8 @@ def main(wire: str, chunks: int) -> None:
         if not child:
             serve(listener, wire, chunks)
             os._exit(0)
-        print(*asyncio.run(read(listener.getsockname()[1], wire)))
+        count, grown = asyncio.run(read(listener.getsockname()[1], wire))
+        sys.stdout.write(f"{count} {grown}\n")
         os.waitpid(child, 0)
 
 
