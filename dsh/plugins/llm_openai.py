@@ -10,8 +10,12 @@ from dsh.capabilities.settings_section import install_settings_section
 from dsh.kernel import Context
 from dsh.llm.chat.openai import OpenAiAdapter
 from dsh.llm.chat.route import ChatRoute, RouteSettings
+from dsh.llm.directory import ConfigurableProvider
+from dsh.llm.failure import LlmError
 from dsh.llm.registry import LLM, RouteHandle
 from dsh.llm.transport.credential import ContextKeys, hide_key
+
+SECTION = "llm-openai"
 
 inject = [LLM, HTTP]
 provide = ()
@@ -28,30 +32,46 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
             raise ValueError("a route of providers has no name")
 
 
-sections = {"llm-openai": Config}
+sections = {SECTION: Config}
 
 
 def apply(ctx: Context, config: Config) -> None:
     """Serve the routes. A call uses its route as it was when it was prepared, from start to end."""
     adapter = OpenAiAdapter({}, ctx.use(HTTP), ContextKeys(ctx), catalogue=lambda: ctx.get(MODEL_CATALOGUE))
+    registry = ctx.use(LLM)
+    registry.register_model_discovery(SECTION, adapter.list_served_models)
+    listed = registry.register_configurable_providers(())
     handle: RouteHandle | None = None
     hidden: set[str] = set()
 
-    def serve(now: Config) -> None:
+    def register(before: Mapping[str, RouteSettings]) -> None:
         nonlocal handle
+        if handle is None:
+            if adapter.routes:
+                handle = registry.register_adapter(list(adapter.routes), adapter)
+        elif _registered(before) != _registered(adapter.routes):
+            handle.replace(list(adapter.routes))
+        listed.replace([_listed(settings) for settings in adapter.routes.values()])
+
+    def serve(now: Config) -> None:
         before, adapter.routes = adapter.routes, routes_of(now, adapter.routes)
+        try:
+            register(before)
+        except LlmError:
+            adapter.routes = before
+            raise
         for route in now.providers.values():
             if route.api_key_env is not None and route.api_key_env not in hidden:
                 hidden.add(route.api_key_env)
                 hide_key(ctx, route.api_key_env)
-        if handle is None:
-            if adapter.routes:
-                handle = ctx.use(LLM).register_adapter(list(adapter.routes), adapter)
-        elif _registered(before) != _registered(adapter.routes):
-            handle.replace(list(adapter.routes))
+
+    def judge(now: Config) -> None:
+        for name in now.providers:
+            if name not in adapter.routes and registry.owner_of(name) is not None:
+                raise ValueError(f"providers: another row serves the route {name} already")
 
     serve(config)
-    install_settings_section(ctx, "llm-openai", Config, config, changed=serve)
+    install_settings_section(ctx, SECTION, Config, config, validate=judge, changed=serve)
 
 
 def routes_of(config: Config, before: Mapping[str, RouteSettings]) -> dict[str, RouteSettings]:
@@ -61,6 +81,15 @@ def routes_of(config: Config, before: Mapping[str, RouteSettings]) -> dict[str, 
         known = before.get(name)
         made[name] = known if known is not None and known.route == route else RouteSettings(name, route)
     return made
+
+
+def _listed(settings: RouteSettings) -> ConfigurableProvider:
+    return ConfigurableProvider(
+        provider=settings.name,
+        display_name=settings.display_name,
+        settings_ns=SECTION,
+        settings_path=("providers", settings.name),
+    )
 
 
 def _registered(routes: Mapping[str, RouteSettings]) -> dict[str, object]:

@@ -4,7 +4,7 @@ import pytest
 
 from dsh.llm.chat.leaked import is_leaked_call
 from dsh.llm.chat.translator import ReplyRules
-from dsh.llm.failure import LlmError
+from dsh.session.chunk import BlockEnd, UsageChunk
 from tests.llm.build import calls, delta, fragment, reason, translate
 
 V3 = (
@@ -94,9 +94,18 @@ def test_a_long_text_with_many_tokens_is_judged_quickly() -> None:
 @pytest.mark.parametrize("finish", ["stop", "tool_calls", "length", None])
 @pytest.mark.parametrize("member", ["content", "reasoning_content", "reasoning"])
 def test_a_reply_that_is_a_leak_fails_the_attempt(finish: str | None, member: str) -> None:
-    with pytest.raises(LlmError, match="wrote a tool call as text") as caught:
-        translate(delta(**{member: V31[:30]}), delta(finish, **{member: V31[30:]}))
-    assert caught.value.code == "MALFORMED_RESPONSE"
+    usage = {"prompt_tokens": 1, "completion_tokens": 2}
+    chunks = translate(delta(**{member: V31[:30]}), delta(finish, usage, **{member: V31[30:]}))
+
+    failure = reason(chunks)["failure"]
+    assert failure["code"] == "MALFORMED_RESPONSE"
+    assert "wrote a tool call as text" in failure["message"]
+    assert isinstance(chunks[-2], UsageChunk)  # the attempt is paid for
+    assert not any(isinstance(chunk, BlockEnd) for chunk in chunks)
+
+
+def test_a_reply_that_the_provider_stopped_is_that_and_no_leak() -> None:
+    assert reason(translate(delta("content_filter", content=V31)))["failure"]["code"] == "CONTENT_FILTER"
 
 
 def test_a_leak_in_reasoning_that_an_answer_follows_is_thought_and_no_more() -> None:

@@ -91,7 +91,8 @@ class WireMessages:
                 }
                 for call in calls
             ]
-            self._tools.update((call["id"], call["name"]) for call in calls)
+            if self._dialect.tool_name:
+                self._tools.update((call["id"], call["name"]) for call in calls)
         return wire
 
     def _reasoning(self, message: Message) -> str:

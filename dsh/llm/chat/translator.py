@@ -28,6 +28,9 @@ DONE = b"[DONE]"
 MAX_SHOWN_PAYLOAD_CHARS = 120
 MAX_CODE_CHARS = 64
 
+_USUAL_REASONS = (None, "stop", "tool_calls", "length")
+_LEAKED = "the model wrote a tool call as text, in markup that the server did not turn into a call"
+
 
 class ReplyRules(msgspec.Struct, frozen=True, kw_only=True):
     """What a route makes of replies that servers end in different ways."""
@@ -141,7 +144,9 @@ class ChatTranslator:
 
     def finish(self) -> list[Chunk]:
         text, reasoning = "".join(self._text), "".join(self._reasoning)
-        self._refuse_what_is_no_reply(text, reasoning)
+        told: list[Chunk] = [] if self._usage is None else [UsageChunk(self._usage)]
+        if (failure := self._no_reply(text, reasoning)) is not None:
+            return [*told, Finish({"kind": "error", "failure": failure.to_json()})]
         ends: dict[int, Mapping[str, Any]] = {}
         if self._reasoning_index >= 0:
             ends[self._reasoning_index] = {"type": "reasoning", "text": reasoning}
@@ -155,28 +160,23 @@ class ChatTranslator:
                 "name": call.name,
                 "arguments": arguments,
             }
-        out: list[Chunk] = [BlockEnd(index, dict(ends[index])) for index in sorted(ends)]
-        if self._usage is not None:
-            out.append(UsageChunk(self._usage))
-        out.append(Finish(self._reason()))
-        return out
+        closed = [BlockEnd(index, dict(ends[index])) for index in sorted(ends)]
+        return [*closed, *told, Finish(self._reason())]
 
-    def _refuse_what_is_no_reply(self, text: str, reasoning: str) -> None:
-        """Raise what a whole and well-formed reply may still be a sign of."""
+    def _no_reply(self, text: str, reasoning: str) -> LlmFailure | None:
+        """What a whole and well-formed reply is a sign of, where it is none. Its blocks then stay open."""
         rules, usage = self._rules, self._usage or {}
         if rules.detect_overflow:
             taken = sum(usage.get(name, 0) for name in ("inputTokens", "cacheReadTokens"))
             beyond = rules.context_window is not None and taken > rules.context_window
             no_room = self._finish_reason == "length" and not self._blocks and not usage.get("outputTokens")
             if beyond or no_room:
-                raise LlmError.of("CONTEXT_WINDOW_EXCEEDED", _overflow(taken, rules.context_window))
-        if rules.detect_leaked_calls and not self._tools.calls:
-            shown = text or reasoning
+                return LlmFailure(_overflow(taken, rules.context_window), "CONTEXT_WINDOW_EXCEEDED")
+        if rules.detect_leaked_calls and not self._tools.calls and self._finish_reason in _USUAL_REASONS:
+            shown = text if text.strip() else reasoning
             if ("<|" in shown or "<\uff5c" in shown) and _is_leaked_call(shown):
-                raise LlmError.of(
-                    "MALFORMED_RESPONSE",
-                    "the model wrote a tool call as text, in markup that the server did not turn into a call",
-                )
+                return LlmFailure(_LEAKED, "MALFORMED_RESPONSE")
+        return None
 
     def _reason(self) -> dict[str, Any]:
         wire = self._finish_reason
