@@ -135,7 +135,8 @@ class AnthropicAdapter(LlmAdapter):
         key = _NO_KEY if route.keyless else find_key(self._keys, route.api_key_env or "", name)
         headers = {header.lower(): value for header, value in route.headers.items()}
         if key.value:
-            headers["x-api-key"] = key.value
+            is_bearer = route.key_header == "authorization"
+            headers[route.key_header] = f"Bearer {key.value}" if is_bearer else key.value
         policy = route.policy
         return Endpoint(
             url=joined(base_url, path if _ends_with_version(base_url) else f"v1/{path}"),

@@ -18,6 +18,7 @@ OWN = OWN_HEADERS | {"anthropic-version", "x-api-key"}
 
 Effort = Literal["off", "low", "medium", "high"]
 ThinkingStyle = Literal["auto", "budget", "adaptive", "none"]
+KeyHeader = Literal["x-api-key", "authorization"]
 CacheRetention = Literal["none", "short", "long"]
 
 EFFORTS = {
@@ -83,6 +84,8 @@ class AnthropicRoute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     """Name of the key, as an environment variable or in the credentials file; never the key itself."""
     keyless: bool = False
     """The server takes requests without a key: none is looked for, none is sent."""
+    key_header: KeyHeader = "x-api-key"
+    """Where the key stands in a request; in `authorization` as a bearer token, as some gateways want it."""
     base_url: str | None = msgspec.field(default=None, name="baseURL")
     """Endpoint, without `/v1/messages`; unset: `baseURLEnv`, else the public one of Anthropic."""
     base_url_env: str | None = msgspec.field(default=None, name="baseURLEnv")
