@@ -39,6 +39,14 @@ PASSING = {
     "request_timeout": "HTTP_408",
     "too_early": "HTTP_425",
     "in_band_error": "RATE_LIMIT",
+    "in_band_error_first": "RATE_LIMIT",
+    "call_disconnect": "TRANSPORT",
+    "partial_event_eof": "STREAM_CLOSED",
+    "stall_after_text": "TIMEOUT",
+    "overloaded": "SERVER",
+    "empty_unavailable": "SERVER",
+    "error_without_message": "SERVER",
+    "error_as_text": "SERVER",
 }
 FINAL = {
     "auth_error": "AUTH",
@@ -47,6 +55,12 @@ FINAL = {
     "quota_exceeded": "QUOTA",
     "content_filter": "CONTENT_FILTER",
     "redirect": "HTTP_307",
+    "permission": "AUTH",
+    "latin1_page": "AUTH",
+    "not_found": "HTTP_404",
+    "wrong_path": "HTTP_404",
+    "too_large": "INVALID_REQUEST",
+    "unknown_finish": "TIRED",
 }
 ANSWERED = ("success", "slow_success", "reasoning_success", "tool_call_success", "max_tokens")
 ON_ANTHROPIC = {"content_filter": "REFUSAL"}
