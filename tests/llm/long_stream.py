@@ -71,7 +71,7 @@ def serve(listener: socket.socket, wire: str, chunks: int) -> None:
 
 
 def memory_kib(name: str) -> int:
-    """`VmRSS`, what is resident now, or `VmHWM`, the most that was. (`ru_maxrss` knows the parent's as well.)"""
+    """`VmRSS`, resident now, or `VmHWM`, the most that was. (`ru_maxrss` counts the parent's as well.)"""
     lines = Path("/proc/self/status").read_text("ascii").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
 
