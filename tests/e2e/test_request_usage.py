@@ -44,7 +44,7 @@ def test_a_model_without_a_price_has_tokens_and_no_cost(tmp_path: Path) -> None:
 
     shown = space.run("sessions", "stats", "last", "--requests").stdout
 
-    assert f"not known: no price is known for all of {ROUTE}" in shown
+    assert f"not known: there is no price of {ROUTE}" in shown
     assert "1.1" in shown
 
 

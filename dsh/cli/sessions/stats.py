@@ -116,9 +116,10 @@ def _cost_in_words(figures: Mapping[str, Any]) -> str:
         return "no tokens were reported"
     if figures["costUsd"] is not None:
         return usd(figures["costUsd"])
-    unpriced = [route for route, used in figures["tokens"].items() if used["costUsd"] is None]
-    known = f"{usd(figures['knownCostUsd'])} and more" if figures["knownCostUsd"] else "not known"
-    return f"{known}: no price is known for all of {', '.join(map(line, unpriced))}"
+    routes = ", ".join(line(route) for route, used in figures["tokens"].items() if used["costUsd"] is None)
+    if figures["knownCostUsd"]:
+        return f"{usd(figures['knownCostUsd'])} and more: there are requests without a price of {routes}"
+    return f"not known: there is no price of {routes}; the settings can say one, under models"
 
 
 def _facts(facts: Sequence[tuple[str, str]] | Iterator[tuple[str, str]], look: Look) -> Iterator[str]:

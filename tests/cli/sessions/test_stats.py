@@ -57,7 +57,7 @@ def test_tokens_times_and_a_cost_that_is_not_known(golden: Path, run: Run) -> No
 
     assert (code, err) == (0, "")
     assert "turns 1, steps 1, requests 1" in out
-    assert "not known: no price is known for all of acme/acme-1" in out
+    assert "not known: there is no price of acme/acme-1; the settings can say one, under models" in out
     assert "acme/acme-1          9       2     -" in out
     assert "turn 1: completed" in out
     assert "1.1 model" in out
@@ -145,7 +145,7 @@ def test_each_request_has_a_line_with_what_it_used_and_cost(tmp_path: Path, run:
     assert "2.1            acme/acme-1      4       1     $0.2500" in out
     assert "2.1 retry 1    acme/acme-1      4       1  $0.0000012" in out
     assert "session-title  acme/small       4       1           -" in out
-    assert "$0.2500 and more: no price is known for all of acme/acme-1, acme/small" in out
+    assert "$0.2500 and more: there are requests without a price of acme/acme-1, acme/small" in out
     assert "session-title" not in run(paid(tmp_path))[1]
 
 
