@@ -83,9 +83,23 @@ def test_words_about_markup_are_no_leak(text: str) -> None:
     assert not is_leaked_call(text)
 
 
-def test_a_long_text_with_many_tokens_is_judged_quickly() -> None:
-    assert not is_leaked_call("<｜tool▁calls▁begin｜> and so on. " * 5_000)
-    assert not is_leaked_call(f"{V31} and so on. " * 500)
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<｜tool▁calls▁begin｜> and so on. " * 20_000, False),
+        (f"{V31} and so on. " * 5_000, False),
+        ("<｜tool▁calls▁begin｜>" * 50_000, True),
+        ("<｜tool▁calls▁begin｜>\n" * 50_000 + "and so on.", False),
+        ("<｜tool▁calls▁begin｜>" + " \n" * 500_000 + "and so on.", False),
+        ("```\n" + "<｜tool▁call▁begin｜>f<｜tool▁sep｜>x " * 20_000 + "\n```", False),
+        ("```\n" + "<｜tool▁call▁begin｜>f<｜tool▁sep｜>x\n" * 20_000 + "```\n.", False),
+        ("<|" * 500_000, False),
+        ("`" * 500_000 + "<｜tool▁calls▁begin｜>", False),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_long_texts_are_judged_in_one_pass(text: str, expected: bool) -> None:
+    assert is_leaked_call(text) is expected
 
 
 # -- on the wire -------------------------------------------------------------------------------------

@@ -16,6 +16,8 @@ So a text about such markup passes: it is quoted, in code, names no call, or goe
 """
 
 import re
+from bisect import bisect_left
+from collections.abc import Iterator
 
 _BAR = "[|\uff5c]"
 _JOIN = "[_\u2581 ]"
@@ -26,45 +28,67 @@ _SEPARATOR = rf"<{_BAR}tool{_JOIN}(?:sep|call{_JOIN}argument{_JOIN}begin){_BAR}>
 _INVOKE = rf"<{_BAR}DSML{_BAR}\s?invoke\s"
 _OPEN = re.compile(rf"{_BEGIN}|{_SECTION}|{_INVOKE}")
 _NAMED = re.compile(
-    rf"(?:{_BEGIN}\s*)+[\w.:-]{{0,200}}{_SEPARATOR}\s*[\w{{]"
-    rf"|(?:{_BEGIN}\s*)+[\w.:-]{{1,200}}\s*\{{"
+    rf"(?:{_BEGIN}\s*+)++[\w.:-]{{0,200}}{_SEPARATOR}\s*+[\w{{]"
+    rf"|(?:{_BEGIN}\s*+)++[\w.:-]{{1,200}}\s*+\{{"
     rf"|(?:{_SECTION}\s*)?{_INVOKE}\s*name="
 )
-_CUT = re.compile(rf"(?:(?:{_BEGIN}|{_SECTION})\s*)+(?:\w[\w.:-]{{0,200}})?(?:<[^<>\n]{{0,60}}>?)?\s*\Z")
+_CUT = re.compile(rf"(?:(?:{_BEGIN}|{_SECTION})\s*+)++(?:\w[\w.:-]{{0,200}})?(?:<[^<>\n]{{0,60}}>?)?\s*+\Z")
 _CLOSE = re.compile(
     rf"<{_BAR}{_TOOL}end{_BAR}>|</{_BAR}DSML{_BAR}\s?(?:function_calls|tool_calls|invoke|parameter)\s?>"
 )
 _SPECIAL = re.compile(rf"<{_BAR}(?:end{_JOIN}of{_JOIN}sentence|im_end|eot_id){_BAR}>")
 _FENCE = re.compile(r"^[ \t]{0,3}(`{3,}|~{3,})[^\n]*$", re.MULTILINE)
 _QUOTES = "\"'`\u201c\u2018\u00ab\u300c(["
+_LOOK_BACK_CHARS = 2000
+"""How far back in its line inline code is looked for."""
 
 
 def is_leaked_call(text: str) -> bool:
     """Whether the text of a reply holds a tool call in markup, and not words about one."""
     text = _SPECIAL.sub("", text)
-    openings = [found.start() for found in _OPEN.finditer(text)]
     closings = [found.end() for found in _CLOSE.finditer(text)]
     closed_at = closings[-1] if closings else 0
     rest = text[closed_at:].strip()
     goes_on_in_words = bool(rest) and not rest.startswith("<")
-    for at in openings:
+    fences: list[int] | None = None
+    for at in _beginnings(text):
         if _NAMED.match(text, at) is not None:
             reaches_the_end = at >= closed_at or not goes_on_in_words
         else:
             reaches_the_end = _CUT.match(text, at) is not None
-        if reaches_the_end and not (at and text[at - 1] in _QUOTES) and not _in_code(text[:at]):
+        if not reaches_the_end or (at and text[at - 1] in _QUOTES):
+            continue
+        if fences is None:
+            fences = _fences(text)
+        if not _in_code(text, at, fences):
             return True
     return False
 
 
-def _in_code(before: str) -> bool:
-    """Whether what comes next stands inside a code fence or inline code."""
-    fence = ""
-    for line in _FENCE.finditer(before):
+def _beginnings(text: str) -> Iterator[int]:
+    """Where opening tokens stand; of several in a row, where the first does."""
+    end = -1
+    for opening in _OPEN.finditer(text):
+        if end < 0 or text[end : opening.start()].strip():
+            yield opening.start()
+        end = opening.end()
+
+
+def _fences(text: str) -> list[int]:
+    """Where code fences begin and end, by turns."""
+    marks, fence = list[int](), ""
+    for line in _FENCE.finditer(text):
         mark = line[1]
         if not fence:
             fence = mark
+            marks.append(line.start())
         elif mark[0] == fence[0] and len(mark) >= len(fence):
             fence = ""
-    last_line = before.rpartition("\n")[2]
-    return bool(fence) or last_line.count("`") % 2 == 1
+            marks.append(line.start())
+    return marks
+
+
+def _in_code(text: str, at: int, fences: list[int]) -> bool:
+    """Whether a place is inside a code fence or inline code."""
+    line = max(text.rfind("\n", 0, at) + 1, at - _LOOK_BACK_CHARS)
+    return bisect_left(fences, at) % 2 == 1 or text.count("`", line, at) % 2 == 1
