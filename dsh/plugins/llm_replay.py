@@ -25,7 +25,7 @@ from dsh.llm.script.model import ScriptModel, check_models
 from dsh.llm.script.override import read_override
 from dsh.llm.script.player import ScriptAdapter, finished
 from dsh.llm.script.recording import Recording, read_recording
-from dsh.llm.script.service import MODEL_SCRIPT
+from dsh.llm.script.service import MODEL_SCRIPT, provide_script
 from dsh.session.chunk import Chunk
 
 inject = [LLM]
@@ -82,7 +82,7 @@ def apply(ctx: Context, config: Config) -> None:
         policies={name: policy for one in reversed(recordings) for name, policy in one.policies.items()},
         names={route: given.display_name or route for route, given in config.providers.items()},
     )
-    ctx.provide(MODEL_SCRIPT, scripts)
+    provide_script(ctx, scripts)
     if config.providers:
         ctx.use(LLM).register_adapter(list(config.providers), adapter)
         return

@@ -17,7 +17,7 @@ from dsh.llm.retry import RetryConfig
 from dsh.llm.script.model import ScriptModel, check_models
 from dsh.llm.script.script_file import given_replies, read_replies
 from dsh.llm.script.scripted import DELTA_CHARS, ScriptedAdapter
-from dsh.llm.script.service import MODEL_SCRIPT
+from dsh.llm.script.service import MODEL_SCRIPT, provide_script
 
 inject = [LLM]
 provide = [MODEL_SCRIPT]
@@ -75,4 +75,4 @@ def apply(ctx: Context, config: Config) -> None:
         policy=config.retry_policy.policy(),
     )
     ctx.use(LLM).register_adapter([config.provider], adapter)
-    ctx.provide(MODEL_SCRIPT, adapter)
+    provide_script(ctx, adapter)

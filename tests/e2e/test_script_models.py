@@ -107,3 +107,12 @@ def test_a_recording_that_is_none_is_exit_3_and_one_line(space: Workspace) -> No
     done = space.run("run", "--patch", "replay.yml", "x", env={"DSH_SNAPSHOT_FILE": "s.jsonl"})
     assert done.code == 3
     assert "s.jsonl:2: not JSON" in done.errors[-1]
+
+
+def test_replies_that_nobody_asked_for_are_told_at_the_end(space: Workspace) -> None:
+    done = scripted(space, "- text: done\n- text: more\n- text: more\n")
+
+    assert (done.code, done.stdout) == (0, "done\n")
+    assert done.errors == [
+        f"dsh: 2 of 3 replies were not played, the first is at {space.work / 'replies.yml'}:2:3"
+    ]

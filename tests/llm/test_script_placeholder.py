@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dsh.llm.failure import LlmFailure
 from dsh.llm.script.call import Call
-from dsh.llm.script.entry import Chunks
+from dsh.llm.script.entry import Chunks, Throw
 from dsh.llm.script.error import ScriptError
 from dsh.llm.script.placeholder import (
     check_placeholders,
@@ -117,3 +118,14 @@ def test_text_without_a_placeholder_is_left_alone(text: str, searched: str) -> N
     if "{{fromRequest:" not in text:
         assert filled(text, searched) == text
         assert filled_value({"k": [text, 1, None]}, searched) == {"k": [text, 1, None]}
+
+
+@aio
+async def test_the_message_of_a_throw_is_filled_too() -> None:
+    failure = LlmFailure("no {{fromRequest:(/tmp/\\w+)}}", "X")
+    adapter = ScriptAdapter(Script([Call(entry=Throw((), failure))]))
+
+    async with refused("X") as caught:
+        async for _ in adapter.stream(request(*HISTORY)):
+            pass
+    assert str(caught[0]) == "no /tmp/x"

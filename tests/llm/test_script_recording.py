@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import UNSET, UnsetType
 
 from dsh.llm.adapter import RetryPolicy
 from dsh.llm.retry import policy_key
@@ -13,7 +16,20 @@ from dsh.llm.script.error import ScriptError
 from dsh.llm.script.policy import policy_from_key, recorded_policies
 from dsh.llm.script.recording import read_recording
 from dsh.persistence.jsonl.frames import encode_frame
-from dsh.session.chunk import chunk_to_json
+from dsh.session.chunk import (
+    BlockEnd,
+    BlockStart,
+    Chunk,
+    Finish,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    chunk_to_json,
+)
+from dsh.session.chunk_row import pack
+from dsh.session.header import SessionHeader
+from dsh.session.log import Session
+from dsh.session.value import encode
 from tests.corpus import CORPUS, needs_corpus
 
 HEADER = {"type": "session", "version": 0, "id": "s", "createdAt": 5, "delegationDepth": 0}
@@ -208,3 +224,63 @@ def test_what_is_no_key_of_a_policy_names_none(key: str) -> None:
 def test_no_failure_says_nothing_of_the_policy(tmp_path: Path) -> None:
     assert recorded_policies([]) == {}
     assert read_recording(written(tmp_path / "s.jsonl", ROWS)).policies == {}
+
+
+BLOCKS = st.one_of(
+    st.builds(lambda t: ("text", {"type": "text", "text": t}), st.text(max_size=9)),
+    st.builds(lambda t: ("reasoning", {"type": "reasoning", "text": t}), st.text(max_size=9)),
+    st.builds(
+        lambda t: ("tool-call", {"type": "tool-call", "id": "c", "name": "n", "arguments": t}),
+        st.text(max_size=9),
+    ),
+)
+ENDS = st.sampled_from(
+    [
+        {"kind": "stop"},
+        {"kind": "max-tokens"},
+        {"kind": "error", "failure": {"message": "m", "code": "SERVER"}},
+    ]
+)
+
+
+def streamed(blocks: Sequence[tuple[str, dict[str, Any]]], end: dict[str, Any], size: int) -> list[Chunk]:
+    """A reply in deltas of so many characters."""
+    out: list[Chunk] = []
+    for index, (kind, block) in enumerate(blocks):
+        out.append(BlockStart(index, kind))
+        text = block.get("text", block.get("arguments", ""))
+        for piece in (text[at : at + size] for at in range(0, len(text), size)):
+            if kind == "tool-call":
+                out.append(ToolCallDelta(index, "c", named(piece), piece))
+            else:
+                out.append(TextDelta(index, piece) if kind == "text" else ReasoningDelta(index, piece))
+        out.append(BlockEnd(index, block))
+    return [*out, Finish(end)]
+
+
+def named(piece: str) -> str | UnsetType:
+    """A name on some deltas only, as providers do."""
+    return "n" if len(piece) % 2 else UNSET
+
+
+@given(st.lists(st.tuples(st.lists(BLOCKS, max_size=3), ENDS, st.integers(1, 4)), max_size=4))
+def test_what_was_streamed_is_what_is_read_from_a_log_and_from_a_fixture(
+    tmp_path_factory: pytest.TempPathFactory, replies: list[Any]
+) -> None:
+    """Packed or not, with seq and time or without."""
+    live = [streamed(*reply) for reply in replies]
+    session = Session(SessionHeader(id="s", created_at=0))
+    session.append("turn/start", {"turn": 1})
+    session.append("step/start", {"turn": 1, "step": 1})
+    for chunks in live:
+        for piece in chunks:
+            session.append_chunk(1, 1, piece)
+    rows = list(pack(session.entries()))
+    bare = [{k: v for k, v in row.items() if k not in ("seq", "time", "seq0", "time0")} for row in rows]
+    path = tmp_path_factory.mktemp("r") / "s.jsonl"
+
+    for written_rows in (rows, bare, [event.to_json() for event in session.events()]):
+        path.write_bytes(b"".join(encode(row) + b"\n" for row in (HEADER, *written_rows)))
+        calls = read_recording(path).calls
+        read = [[encode(chunk_to_json(piece)) for piece in call.entry.chunks] for call in calls]
+        assert read == [[encode(chunk_to_json(piece)) for piece in chunks] for chunks in live]

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from dsh.llm.script.entry import ScriptEntry, Throw
 from dsh.llm.script.error import PLACEHOLDER, ScriptError
 from dsh.session.chunk import BlockEnd, Chunk, Finish, ReasoningDelta, TextDelta, ToolCallDelta
 from dsh.session.message import Message
@@ -118,11 +119,22 @@ def _match(pattern: str, searched: str) -> str:
     return str(last[0] if found is None else found)
 
 
-def filled_chunks(chunks: tuple[Chunk, ...], fill: Fill) -> tuple[Chunk, ...]:
-    """The chunks with every string of the model's in them filled; the very same where none has to be."""
-    if not any(OPEN in text for chunk in chunks for text in _texts(chunk)):
-        return chunks
-    return tuple(_filled(chunk, fill) for chunk in chunks)
+def filled_entry(entry: ScriptEntry, messages: Sequence[Message]) -> ScriptEntry:
+    """The entry with every string in it filled; the very same where none has to be. Raises as `filled`."""
+    told = entry.failure.message if isinstance(entry, Throw) else ""
+    if OPEN not in told and not any(OPEN in text for chunk in entry.chunks for text in _texts(chunk)):
+        return entry
+    searched = request_text(messages)
+
+    def fill(text: str) -> str:
+        return filled(text, searched)
+
+    entry = msgspec.structs.replace(entry, chunks=tuple(_filled(chunk, fill) for chunk in entry.chunks))
+    if isinstance(entry, Throw):
+        entry = msgspec.structs.replace(
+            entry, failure=msgspec.structs.replace(entry.failure, message=fill(told))
+        )
+    return entry
 
 
 def _texts(chunk: Chunk) -> Iterator[str]:

@@ -5,8 +5,6 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-import msgspec
-
 from dsh.kernel import Cancelled, CancelToken
 from dsh.llm.adapter import LlmAdapter, ModelInfo, ProviderInfo, RetryPolicy
 from dsh.llm.failure import LlmError
@@ -14,7 +12,7 @@ from dsh.llm.request import LlmRequest
 from dsh.llm.script.call import Call
 from dsh.llm.script.entry import Hang, ScriptEntry, Throw
 from dsh.llm.script.error import EXHAUSTED, UNCONSUMED, ScriptError
-from dsh.llm.script.placeholder import filled, filled_chunks, request_text
+from dsh.llm.script.placeholder import filled_entry
 from dsh.llm.stream import close_stream
 from dsh.session.chunk import Chunk, Finish
 
@@ -156,11 +154,9 @@ class ScriptAdapter(LlmAdapter):
         return ModelInfo(provider=provider, id=model, name=model)
 
     async def stream(self, request: LlmRequest) -> AsyncIterator[Chunk]:
-        """The next reply. Raises as `Scripts.of`, `Script.take`, `filled_chunks` and `play`."""
-        entry = self.scripts.of(request.session_id).take(request).entry
-        full = filled_chunks(entry.chunks, lambda text: filled(text, request_text(request.messages)))
-        if full is not entry.chunks:
-            entry = msgspec.structs.replace(entry, chunks=full)
+        """The next reply. Raises as `Scripts.of`, `Script.take`, `filled` and `play`."""
+        call = self.scripts.of(request.session_id).take(request)
+        entry = filled_entry(call.entry, request.messages)
         chunks = play(entry, request.signal, pace_ms=self._pace_ms)
         try:
             async for chunk in chunks:

@@ -2,7 +2,8 @@
 
 from typing import Protocol
 
-from dsh.kernel import ServiceKey
+from dsh.kernel import Context, ServiceKey
+from dsh.llm.script.error import ScriptError
 
 
 class ModelScript(Protocol):
@@ -17,3 +18,16 @@ class ModelScript(Protocol):
 
 
 MODEL_SCRIPT: ServiceKey[ModelScript] = ServiceKey("modelScript")
+
+
+def provide_script(ctx: Context, script: ModelScript) -> None:
+    """Provide a script, and warn when the row goes before every call in it was made."""
+
+    def tell() -> None:
+        try:
+            script.assert_consumed()
+        except ScriptError as error:
+            ctx.logger.warning(str(error))
+
+    ctx.effect(lambda: tell, "what is left of the script")
+    ctx.provide(MODEL_SCRIPT, script)
