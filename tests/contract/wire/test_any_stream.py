@@ -1,4 +1,4 @@
-"""Whatever a server sends, what comes out is a reply or a failure with a name, and its chunks keep their grammar."""
+"""Whatever a server sends, what comes out is a reply or a failure with a name, in chunks that fit."""
 
 import asyncio
 import json
@@ -92,10 +92,10 @@ def test_a_stream_with_bytes_changed_is_so_too(wire: Wire) -> None:
     whole_body = wire.plan(RECORDED).sent()
     bodies = []
     for _ in range(600):
-        body = bytearray(whole_body)
+        made = bytearray(whole_body)
         for _ in range(rng.randint(1, 3)):
-            body[rng.randrange(len(body))] = rng.choice(b'\x00\n\r"{}[],:\\\xff\xc3 0a')
-        bodies.append(bytes(body))
+            made[rng.randrange(len(made))] = rng.choice(b'\x00\n\r"{}[],:\\\xff\xc3 0a')
+        bodies.append(bytes(made))
     for reply, body in zip(asyncio.run(replies(wire, bodies)), bodies, strict=True):
         check(reply, body)
 
