@@ -31,6 +31,8 @@ class ReplayTask(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     tools: ReplayTools = "recorded"
     directory: str | None = None
     """Where live tools work, absolute."""
+    doubt: Divergence | None = None
+    """Where the recording contradicts itself; told where the replay does not part from it before."""
     show: Callable[[ReplayReport], str]
     """The report as it is printed."""
 

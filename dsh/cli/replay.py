@@ -11,13 +11,12 @@ from typing import Any, NamedTuple
 
 from dsh.capabilities.headless import HEADLESS_STARTUP, HeadlessOptions
 from dsh.capabilities.launch import LaunchEnvironment
-from dsh.capabilities.replay import REPLAY, ReplayReport, ReplayTask, ReplayTools
+from dsh.capabilities.replay import REPLAY, ReplayTask, ReplayTools
 from dsh.cli.argv import Invocation
 from dsh.cli.boot import Embedding, boot
 from dsh.cli.notice import unconfined_notice
 from dsh.cli.process import Watchdog
 from dsh.cli.replay_report import as_json, as_text
-from dsh.cli.sessions.output import write
 from dsh.cli.sessions.place import Place
 from dsh.cli.sessions.reading import opened
 from dsh.composition.compose import Composition
@@ -26,7 +25,7 @@ from dsh.errors import DshError, UsageError
 from dsh.kernel import Context
 from dsh.persistence.view import LogView
 from dsh.session.message import text_of
-from dsh.session.replay.cursor import Counts, Divergence
+from dsh.session.replay.cursor import Divergence
 from dsh.session.replay.recording import Recording
 from dsh.session.verify.log import verify
 
@@ -64,13 +63,9 @@ def replayed(wish: ReplayWish) -> int:
     _check(recording)
     show = as_json if wish.as_json else as_text
     tools: ReplayTools = "live" if wish.tools == "live" else "recorded"
-    if (doubt := _doubt(found.view)) is not None:
-        report = ReplayReport(
-            session=recording.header.id, tools="recorded", divergence=doubt, compared=Counts()
-        )
-        write(show(report))
-        return FAILED
-    task = ReplayTask(recording=recording, tools=tools, directory=directory, show=show)
+    task = ReplayTask(
+        recording=recording, tools=tools, directory=directory, doubt=_doubt(found.view), show=show
+    )
     here = str(Path.cwd())
     patches = tuple(str(Path(here, patch)) for patch in wish.patches)
     if directory is not None:

@@ -46,8 +46,8 @@ def recorded(space: Workspace, answering: Answering, *replies: Any) -> Path:
 
 
 def rewritten(space: Workspace, log: Path, change: Callable[[list[dict[str, Any]]], None]) -> Path:
-    """A plain copy of a log with something changed, and without the digests that would tell of it."""
-    rows = [row for row in log_rows(log)]
+    """A plain copy of a log with something changed."""
+    rows = log_rows(log)
     change(rows)
     return space.write("changed.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
 
@@ -195,21 +195,32 @@ def test_a_changed_prompt_is_found_where_it_enters(space: Workspace, answering: 
     assert (found["recorded"], found["replayed"]) == ("DO THE TASK", "DO THE TASK!")
 
 
-def test_a_missing_event_is_a_difference(space: Workspace, answering: Answering) -> None:
+def test_a_changed_piece_of_a_reply_is_found_before_the_digest_that_it_breaks(
+    space: Workspace, answering: Answering
+) -> None:
     log = recorded(space, answering, bash("echo one"), text("done"))
 
     def change(rows: list[dict[str, Any]]) -> None:
-        without_digests(rows)
-        rows[:] = [row for row in rows if row.get("type") != "request/context"]
-        for seq, row in enumerate(rows[1:]):
-            assert "seq" in row or "seq0" in row
-            row["seq0" if "seq0" in row else "seq"] = seq
+        block = first(rows, "assistant/message")["data"]["message"]["content"][0]
+        block["arguments"] = block["arguments"].replace("echo one", "echo two")
 
-    text_of_log = rewritten(space, log, lambda rows: None).read_text()
-    assert "request/context" in text_of_log
-    done = replay(space, str(rewritten(space, log, change)))
+    found = report(space, str(rewritten(space, log, change)))["divergence"]
 
-    assert done.code == DIVERGED
+    row = first(log_rows(log), "assistant/message")
+    assert (found["seq"], found["path"]) == (row["seq"], "data.message.content[0].arguments")
+
+
+def test_a_missing_event_is_a_difference(space: Workspace, answering: Answering) -> None:
+    log = recorded(space, answering, text("done"))
+
+    def change(rows: list[dict[str, Any]]) -> None:
+        first(rows, "request/context").update(type="acme/nothing", ignorable=True)
+
+    row = first(log_rows(log), "request/context")
+    found = report(space, str(rewritten(space, log, change)))["divergence"]
+
+    assert "the replay request/context" in found["problem"]
+    assert found["seq"] > row["seq"]
 
 
 def test_a_live_tool_that_says_something_else_is_a_difference(space: Workspace, answering: Answering) -> None:

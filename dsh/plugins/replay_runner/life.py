@@ -247,6 +247,17 @@ class LifeRun:
         agent.cancel(cast(CancelCause, dict(cancellation.cause)), keep_inbox=cancellation.keeps_inbox)
         return True
 
+    def _cancel_at_once(self, agent: Agent) -> None:
+        """The same right behind the last event before, where the loop does not wait for anybody.
+
+        An append is being told of, so nothing may be dropped from the inbox here.
+        """
+        waiting = self._cancellations
+        if not waiting or self.cursor.position != waiting[0].seq or waiting[0].is_in_tool:
+            return
+        if waiting[0].keeps_inbox or not agent.inbox.has_pending:
+            self._cancel(agent, False)
+
     def _splice(self, agent: Agent, event: SessionEvent) -> bool:
         """A change of the inbox from outside; claims are the loop's, and so is what it puts back."""
         data: Any = event.data
@@ -300,7 +311,10 @@ class LifeRun:
         cursor = self.cursor
         if cursor.divergence is not None or (cursor.is_at_end and self._life.is_cut):
             self._over.set()
-        elif not isinstance(cursor.expected, ChunkRun) and not self._is_feeding:
+            return
+        if self._agent is not None:
+            self._cancel_at_once(self._agent)
+        if not isinstance(cursor.expected, ChunkRun) and not self._is_feeding:
             asyncio.get_running_loop().call_soon(self.feed)
 
     def _on_error(self, failed: AgentFailed) -> None:

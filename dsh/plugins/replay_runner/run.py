@@ -1,5 +1,7 @@
 """The replay of one session: life after life, to the end or to the first difference, then the report."""
 
+import math
+
 from dsh.capabilities.launch import APP_EXIT, APP_OUTPUT, BOOT, Interrupt
 from dsh.capabilities.replay import REPLAY, ReplayReport
 from dsh.errors import DshError
@@ -61,12 +63,12 @@ class ReplayRun:
         report = ReplayReport(
             session=recording.header.id,
             tools=self._task.tools,
-            divergence=divergence,
+            divergence=_earlier(divergence, self._task.doubt),
             compared=self._counts,
             notes=tuple(self._notes),
         )
         self._output.answer(self._task.show(report))
-        return 0 if divergence is None else DIVERGED
+        return 0 if report.divergence is None else DIVERGED
 
     def _failed(self, error: Exception) -> int:
         told = error if isinstance(error, DshError) else DshError(str(error) or type(error).__name__)
@@ -76,3 +78,9 @@ class ReplayRun:
         if told.hint:
             self._output.notice(f"hint: {told.hint}")
         return told.exit_code
+
+
+def _earlier(divergence: Divergence | None, doubt: Divergence | None) -> Divergence | None:
+    """The one of the two that stands first in the recording."""
+    found = [one for one in (divergence, doubt) if one is not None]
+    return min(found, key=lambda one: math.inf if one.seq is None else one.seq, default=None)

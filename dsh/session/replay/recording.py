@@ -140,7 +140,7 @@ def _cancellation(marks: Sequence[SessionEvent], end: int) -> Cancellation:
     stopped = marks[first]
     return Cancellation(
         seq=stopped.seq,
-        is_in_tool=stopped.type == "tool/result" and _code(stopped) == "ABORTED",
+        is_in_tool=any(e.type == "tool/result" and _code(e) == "ABORTED" for e in marks[first:end]),
         turn=event.data["turn"],
         cause=cause,
         keeps_inbox=not drops and (keeps or is_limit),
