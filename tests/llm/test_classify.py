@@ -207,7 +207,8 @@ def test_keys_are_masked_and_text_is_one_short_line() -> None:
 )
 def test_retry_after_is_whole_seconds_or_a_date_ahead(value: str, expected: float | None) -> None:
     assert header_wait_ms({"retry-after": value}, NOW_S) == expected
-    assert classified(429, b"", retry_after=value).provider_retry_after_ms == expected
+    for status in (429, 503, 529):
+        assert classified(status, b"", retry_after=value).provider_retry_after_ms == expected
 
 
 def test_retry_after_ms_and_the_reset_of_a_used_up_limit_are_read() -> None:
