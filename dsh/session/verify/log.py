@@ -20,6 +20,7 @@ from dsh.session.verify.finding import Finding, Findings
 from dsh.session.verify.plugin_payload import PluginPayloads
 from dsh.session.verify.reply import Replies
 from dsh.session.verify.request import Requests
+from dsh.session.verify.usage import Usages
 
 
 class ReadableLog(Protocol):
@@ -62,7 +63,7 @@ def verify(log: ReadableLog) -> Verdict:
     requests = Requests(findings, log.event)
     brackets, compactions = Brackets(findings), Compactions(findings, log.event)
     inbox = InboxSplices(findings, log.header.seed_length or 0)
-    payloads = PluginPayloads(findings)
+    payloads, usages = PluginPayloads(findings), Usages(findings)
     for entry in log.walk():
         replies.see(entry)
         if not isinstance(entry, ChunkRun):
@@ -72,6 +73,7 @@ def verify(log: ReadableLog) -> Verdict:
             compactions.see(entry)
             inbox.see(entry)
             payloads.see(entry)
+            usages.see(entry)
     calls.finish()
     replies.finish()
     brackets.finish()
