@@ -15,7 +15,7 @@ from dsh.unicode import valid
 
 MAX_JUDGED_CHARS = 4000
 MAX_NAMES = 8
-_MESSAGES = ("message", "error_description", "detail", "msg", "Message", "errorMessage")
+_MESSAGES = ("message", "error_description", "detail", "msg", "Message", "errorMessage", "title")
 _NAMES = ("code", "type", "status", "reason", "error_code")
 
 
@@ -75,6 +75,8 @@ def read_error(value: Any) -> ErrorFacts:
     names += _inner_names(value.get("innererror"))
     message = next((text for key in _MESSAGES if (text := _words(value.get(key)))), "")
     metadata = value.get("metadata")
+    if isinstance(metadata, Mapping) and (name := _name(metadata.get("error_type"))):
+        names.append(name)
     if isinstance(metadata, Mapping) and (below := _below(metadata.get("raw"))) is not None:
         # a router that hands on another provider's error: its own message only says so
         names += below.names

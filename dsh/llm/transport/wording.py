@@ -27,6 +27,9 @@ _OVERFLOW = re.compile(
   | exceed(?:s|ed)[ ](?:the[ ])?(?:model[ ]token[ ]limit|available[ ]context)
   | context[ ]length[ ]of[ ]only[ ]\d+[ ]tokens
   | context[ ]length[ ]is[ ]only[ ]\d+
+  | (?:tokens|length)\b.{0,40}?\bexceeds?[ ]the[ ](?:maximum[ ]allowed|configured)[ ](?:input[ ])?(?:length|limit)
+  | tokens\b.{0,20}?\bexceed[ ]context[ ]window
+  | \bcontext[ _-]overflow
   | range[ ]of[ ]input[ ]length[ ]should[ ]be
   | `?inputs`?[ ]tokens[ ]\+[ ]`?max_new_tokens`?[ ]must[ ]be
     """,
