@@ -20,6 +20,7 @@ from dsh.plugins import llm_retry, session_title, session_title_llm
 from dsh.session.chunk import BlockEnd, BlockStart, Chunk, Finish, TextDelta, UsageChunk, chunk_to_json
 from dsh.session.event import SessionEvent
 from dsh.session.log import Session
+from dsh.session.projection.price import Price
 from dsh.session.value import encode, freeze
 from tests.agent.kit import Item, Loop, calls, data_of, ends, failed, loop, text, thought
 from tests.aio import aio
@@ -27,6 +28,7 @@ from tests.llm.script_kit import masked
 
 TITLE = {"fallbackMaxWords": 5, "fallbackMaxBytes": 40, "maxTitleBytes": 80}
 ROWS = [(llm_retry, {}), (session_title, TITLE)]
+PRICE = Price(input=1, output=2.5, cache_read=0.1)
 QUICK = RetryPolicy(max_retries=2, initial_delay_ms=1, max_delay_ms=1)
 
 
@@ -49,6 +51,7 @@ class Model(LlmAdapter):
             context_window=50_000,
             default_max_tokens=777,
             reasoning=ReasoningInfo(efforts, "high"),
+            price=PRICE,
         )
 
     async def stream(self, request: LlmRequest) -> Any:
@@ -330,4 +333,14 @@ async def test_what_the_adapter_knew_is_known_again() -> None:
     assert (info.provider, info.id, info.context_window, info.default_max_tokens) == ("q", "m", 50_000, 777)
     assert info.reasoning is not None
     assert info.reasoning.default_effort == "high"
+    assert info.price is None  # nothing was used, as far as the log says
     assert isinstance(recorded_calls(log.entries())[0], Call)
+
+
+@aio
+async def test_a_price_is_known_from_the_first_call_on() -> None:
+    """The log tells it behind the first reply; the replay needs it before."""
+    log = await run(Model(text("a", usage=True), text("b")), prompted)
+
+    assert [call.model and call.model.price for call in recorded_calls(log.entries())] == [PRICE, PRICE]
+    assert [info.price for info in recorded_models(log.events())] == [PRICE]

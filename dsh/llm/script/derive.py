@@ -8,6 +8,8 @@ then nobody can say what the model did: an error.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from dsh.llm.failure import LlmFailure
 from dsh.llm.script.call import Call, Cut, check_whole
 from dsh.llm.script.entry import Chunks, Hang, Throw
@@ -74,6 +76,7 @@ class _Walk:
         """Compactions under way without a summary: the seq of their start by id."""
         self._titles: list[SessionEvent] = []
         """Title requests without an answer yet."""
+        self._title_usage: Mapping[str, Any] | None = None
 
     def see(self, event: SessionEvent) -> None:
         self._routes.see(event)
@@ -95,6 +98,8 @@ class _Walk:
                 self._compaction_ended(event)
             case "session/title-llm-request":
                 self._titles.append(event)
+            case "request/usage" if event.data.get("purpose") == "session-title":
+                self._title_usage = event.data.get("usage")
             case "session/title":
                 self._titled(event)
 
@@ -181,7 +186,8 @@ class _Walk:
         if source.get("kind") == "provider" and self._titles:
             request = self._titles.pop(0)
             title = {"type": "text", "text": event.data["title"]}
-            self._title(request, Chunks(whole_reply([title], None)))
+            usage, self._title_usage = self._title_usage, None
+            self._title(request, Chunks(whole_reply([title], usage)))
 
     def _title(self, request: SessionEvent, entry: Chunks | Throw) -> None:
         route = request.data.get("route", {})
@@ -194,7 +200,14 @@ class _Walk:
         for request in self._titles:
             failure = LlmFailure("no title came of this request when it was recorded", NOT_RECORDED)
             self._title(request, Throw((), failure))
-        return self._calls
+        return [self._priced(call) for call in self._calls]
+
+    def _priced(self, call: Call) -> Call:
+        """With the price of its model, which the log tells only behind the reply."""
+        if call.model is None:
+            return call
+        price = self._routes.known(call.model.provider, call.model.id).price
+        return msgspec.structs.replace(call, model=msgspec.structs.replace(call.model, price=price))
 
 
 def _readable(chunk: Mapping[str, Any]) -> Mapping[str, Any]:

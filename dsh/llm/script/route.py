@@ -1,10 +1,14 @@
-"""Which model a log asks, and what the adapter of that time knew of it: window, defaults, efforts."""
+"""Which model a log asks, and what the adapter of that time knew of it: window, defaults, efforts, price."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from dsh.llm.adapter import EffortInfo, ModelInfo, ReasoningInfo
 from dsh.session.event import SessionEvent
+from dsh.session.projection.price import Price
+from dsh.session.projection.request_usage import REQUEST_USAGE
 
 
 class RouteReader:
@@ -16,15 +20,19 @@ class RouteReader:
         self._limits: dict[tuple[str, str], int | None] = {}
         self._efforts: dict[tuple[str, str], list[str]] = {}
         self._default_efforts: dict[tuple[str, str], str | None] = {}
+        self._prices: dict[tuple[str, str], Price | None] = {}
 
     def see(self, event: SessionEvent) -> None:
-        """Take in the next event; only `request/header` and `request/context` say something, and of a
-        fixture that was cut short not even they."""
+        """Take in the next event. Only the `request/…` rows say something, and where a fixture was cut short
+        not even they."""
         if event.type == "request/header":
             self._header(event.data)
         elif event.type == "request/context" and (at := _route(event.data)) is not None:
             self._at = at
             self._windows[at] = event.data.get("contextWindow")
+
+        elif event.type == REQUEST_USAGE and (at := _route(event.data)) is not None:
+            self._prices[at] = _price(event.data.get("price"))
 
     def _header(self, data: Any) -> None:
         header = data.get("header") if isinstance(data, Mapping) else None
@@ -63,6 +71,7 @@ class RouteReader:
             context_window=self._windows.get(at),
             default_max_tokens=self._limits.get(at),
             reasoning=reasoning,
+            price=self._prices.get(at),
         )
 
     @property
@@ -77,6 +86,13 @@ def _route(value: Any) -> tuple[str, str] | None:
         return None
     provider, model = value.get("provider"), value.get("model")
     return (provider, model) if isinstance(provider, str) and isinstance(model, str) else None
+
+
+def _price(value: Any) -> Price | None:
+    try:
+        return None if value is None else msgspec.convert(value, Price)
+    except msgspec.ValidationError:
+        return None
 
 
 def recorded_models(events: Iterable[SessionEvent]) -> tuple[ModelInfo, ...]:
