@@ -106,7 +106,8 @@ def _recordings(ctx: Context, config: Config) -> list[Recording]:
     children: Sequence[str] = config.child_files or ()
     if config.child_files is None:
         children = [path for path in variable(CHILDREN).split(os.pathsep) if path]
-    parent, *others = (read_recording(_path(path)) for path in (file, *children))
+    parent = read_recording(_path(file))
+    others = [read_recording(_path(path), is_child=True) for path in children]
     if override := config.override_file or variable(OVERRIDE):
         calls = tuple(read_override(_path(override), parent.calls))
         parent = msgspec.structs.replace(parent, calls=calls)

@@ -115,9 +115,10 @@ def test_a_header_that_opens_no_log_is_enough(tmp_path: Path) -> None:
 
 def test_a_child_begins_behind_its_seed(tmp_path: Path) -> None:
     more = [*ROWS, chunk({"type": "finish", "reason": {"kind": "stop"}})]
-    [call] = read_recording(written(tmp_path / "s.jsonl", more, {**HEADER, "seedLength": 7})).calls
+    path = written(tmp_path / "s.jsonl", more, {**HEADER, "seedLength": 7})
 
-    assert call.seq == 7
+    assert [call.seq for call in read_recording(path, is_child=True).calls] == [7]
+    assert [call.seq for call in read_recording(path).calls] == [1, 7]
 
 
 @pytest.mark.parametrize(
@@ -168,7 +169,7 @@ def test_every_recording_of_the_corpus_gives_its_calls() -> None:
     """Every finish of the log ends a call. Two were cancelled; one fixture is cut short."""
     cut, count = [], 0
     for path in sorted((CORPUS / "fixtures").glob("*.jsonl")) + sorted((CORPUS / "runs").glob("*.jsonl")):
-        calls = read_recording(path).calls
+        calls = read_recording(path, is_child=True).calls
         turns = [call for call in calls if call.purpose == "turn"]
         rows = [json.loads(line) for line in path.read_bytes().splitlines()]
         start = rows[0].get("seedLength", 0)

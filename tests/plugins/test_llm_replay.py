@@ -31,6 +31,7 @@ from dsh.plugins import (
     llm_retry,
     session,
     session_title,
+    session_title_llm,
     system_prompt,
     token_meter,
     tools,
@@ -345,3 +346,24 @@ async def test_an_override_mends_a_call_without_an_end(tmp_path: Path) -> None:
     async with composed([(llm_replay, config)]) as ctx:
         log = await talk(ctx, "one")
     assert ends(log)[0]["error"] == {"message": "it broke", "code": "BROKEN"}
+
+
+@aio
+async def test_titles_are_played_beside_the_turns(tmp_path: Path) -> None:
+    async def titled(adapter: Any, route: str) -> Session:
+        rows: Rows = [(session_title, TITLE), (session_title_llm, {}), *adapter]
+        async with loop(kit_text("A Title", usage=True), rows=rows) as it:
+            one = await it.agent(options=AgentOptions(provider=route, model="m"))
+            await it.prompt(one, "one")
+            await until(lambda: len(data_of(one.session, "session/title")) == 2)
+            return one.session
+
+    log = await titled([], "p")
+    file = stored(log, tmp_path / "s.jsonl")
+    again = await titled([(llm_replay, {"file": file})], "p")
+
+    assert data_of(again, "session/title")[-1] == data_of(log, "session/title")[-1]
+    used = [
+        [data["usage"] for data in data_of(one, "request/usage") if "purpose" in data] for one in (again, log)
+    ]
+    assert used[0] == used[1] != []

@@ -34,8 +34,11 @@ class Recording(msgspec.Struct, frozen=True):
     policies: dict[str, RetryPolicy]
 
 
-def read_recording(path: Path) -> Recording:
-    """Read a recording. A child session's begins behind its `seedLength`.
+def read_recording(path: Path, *, is_child: bool = False) -> Recording:
+    """Read a recording.
+
+    Args:
+        is_child: it plays a child session, which begins behind its `seedLength`; a parent is played whole.
 
     Raises:
         ScriptError: `SCRIPT_INVALID`, with file and line; or the file cannot be read.
@@ -48,7 +51,7 @@ def read_recording(path: Path) -> Recording:
     lines = text.split(b"\n")
     header = _object(path, 1, lines[0])
     events = list(_events(path, lines))
-    start = safe_int(header.get("seedLength")) or 0
+    start = (safe_int(header.get("seedLength")) or 0) if is_child else 0
     try:
         calls = derived_calls(events, start=start)
         models, policies = recorded_models(events), recorded_policies(events)
