@@ -191,7 +191,9 @@ class AnthropicAdapter(LlmAdapter):
         """What is known of a model: by the settings, the route, the server, the shipped catalogue."""
         entry = route.model(model)
         row = ModelFacts(
-            name=entry.name or served.name, context_window=entry.context_window or served.context_window
+            name=entry.name or served.name,
+            context_window=entry.context_window or served.context_window,
+            price=entry.price,
         )
         return known_of(
             self._catalogue(),

@@ -10,6 +10,7 @@ from dsh.llm.adapter import EffortInfo, RetryPolicy
 from dsh.llm.retry import RetryConfig
 from dsh.llm.transport.route import OWN_HEADERS, check_endpoint, check_headers, check_limits
 from dsh.llm.transport.watchdog import StreamLimits
+from dsh.session.projection.price import Price
 
 MIN_BUDGET = 1024
 """The smallest thinking budget that the API takes, in tokens."""
@@ -65,6 +66,8 @@ class AnthropicModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     """In tokens; unset: what the catalogue says, else the route's `defaultContextWindow`."""
     max_tokens: int | None = None
     """Longest reply, in tokens; unset: the route's `defaultMaxTokens`."""
+    price: Price | None = None
+    """What its tokens cost on this route; unset: what the settings or the catalogue say."""
     thinking_style: ThinkingStyle | None = None
     """How this model is made to think; unset: as the route says."""
 

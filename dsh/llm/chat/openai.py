@@ -196,6 +196,7 @@ class OpenAiAdapter(LlmAdapter):
         row = ModelFacts(
             name=entry.name or served.name,
             context_window=entry.context_window or served.context_window,
+            price=entry.price,
         )
         own = self._vendor(settings)
         vendor = settings.route.vendor or own

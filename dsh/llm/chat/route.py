@@ -11,6 +11,7 @@ from dsh.llm.chat.dialect import OFF, Compat, Dialect, dialect_of
 from dsh.llm.retry import RetryConfig
 from dsh.llm.transport.route import check_endpoint, check_headers, check_limits
 from dsh.llm.transport.watchdog import StreamLimits
+from dsh.session.projection.price import Price
 
 OPENAI_HOST = "api.openai.com"
 
@@ -30,6 +31,8 @@ class ChatModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """In tokens; unset: what the catalogue says, else the route's `defaultContextWindow`."""
     max_tokens: int | None = None
     """Longest reply, in tokens; unset: the route's `defaultMaxTokens`."""
+    price: Price | None = None
+    """What its tokens cost on this route; unset: what the settings or the catalogue say."""
     reasoning_effort: str | None = None
     """Effort of requests that ask for none; unset: the route's."""
     compat: Compat | None = None
