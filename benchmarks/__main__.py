@@ -6,26 +6,21 @@ kind) come from the design; with `--original COMMAND` an installed original is m
 """
 
 import argparse
-import os
 import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import venv
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.measure import Figures, machine, measure
+from benchmarks.bench import CHUNKS, REPOSITORY, Bench, arguments, server, stream
+from benchmarks.measure import machine
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 RESULTS = REPOSITORY / "benchmarks" / "results.md"
 OURS = [sys.executable, "-P", "-m", "dsh"]
-CHUNKS = 50_000
 TURNS = 10
 
 
@@ -36,55 +31,6 @@ class Row(NamedTuple):
     promised: str
     ours: str
     original: str
-
-
-class Bench:
-    """A program under measurement, its throw-away home and the server it talks to."""
-
-    def __init__(self, program: list[str], root: Path, base_url: str, runs: int) -> None:
-        self.program, self.runs = program, runs
-        self.work, home = root / "work", root / "home"
-        self.work.mkdir(parents=True)
-        home.mkdir()
-        self.env = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(home),
-            "DSH_HOME": str(home),
-            "DSH_PERMISSION_MODE": "danger-full-access",
-            "DEEPSEEK_BASE_URL": base_url,
-            "DEEPSEEK_API_KEY": "benchmark",
-        }
-
-    def quick(self, *words: str) -> Figures:
-        return measure([*self.program, *words], cwd=self.work, env=self.env, runs=self.runs * 2)
-
-    def job(self, model: str, runs: int | None = None) -> Figures:
-        """One headless run against the reply that `model` names (`benchmarks.stream_server`)."""
-        patch = self.work / f"{model}.yml"
-        patch.write_text(
-            "- id: session-title-llm\n  disabled: true\n"
-            f"- id: agent-default-model\n  config: {{provider: deepseek-official, model: {model}}}\n"
-        )
-        argv = [*self.program, "--profile", "headless", "--patch", str(patch), "go"]
-        return measure(argv, cwd=self.work, env=self.env, runs=runs or self.runs)
-
-
-class Stream(NamedTuple):
-    """What one streamed chunk costs beyond a one-chunk reply."""
-
-    cpu_us: float
-    kept_kib: float
-
-
-def stream(bench: Bench) -> tuple[Stream, float]:
-    """The cost of a chunk, and how ten times the chunks compare in time."""
-    one, some = bench.job("text-1"), bench.job(f"text-{CHUNKS}")
-    many = bench.job(f"text-{CHUNKS * 10}", runs=3)
-    cost = Stream(
-        (some.cpu_s - one.cpu_s) / (CHUNKS - 1) * 1e6,
-        (some.peak_mib - one.peak_mib) * 1024 / (CHUNKS - 1),
-    )
-    return cost, (many.cpu_s - one.cpu_s) / (some.cpu_s - one.cpu_s)
 
 
 def turns(bench: Bench) -> float:
@@ -231,34 +177,39 @@ def installed() -> str:
     return f"{size / 1e6:.0f} MB, {packages} packages"
 
 
-@contextmanager
-def server(root: Path) -> Iterator[str]:
-    """The base URL of a running `benchmarks.stream_server`."""
-    ready = root / "ready"
-    process = subprocess.Popen([sys.executable, "-m", "benchmarks.stream_server", str(ready)], cwd=REPOSITORY)
-    try:
-        end = time.monotonic() + 20
-        while not (ready.exists() and ready.read_text()):
-            if process.poll() is not None or time.monotonic() > end:
-                raise RuntimeError("the streaming server did not start")
-            time.sleep(0.02)
-        yield ready.read_text()
-    finally:
-        process.kill()
-        process.wait()
+def wires(bench: Bench) -> list[Row]:
+    """The streamed chunks of each wire format, in whole processes."""
+    rows = []
+    for wire, name in (("openai", "OpenAI"), ("anthropic", "Anthropic")):
+        cost = stream(bench, wire)
+        rows += [
+            Row(f"the same on the {name} wire", "20 µs CPU, 0.3 KiB kept", cost.each(), ""),
+            Row("ten times the chunks there", "at most 11 times the time", f"{cost.growth:.1f} times", ""),
+            Row(
+                f"memory kept for each of {CHUNKS * 10:,} chunks there",
+                "0.3 KiB",
+                f"{cost.long_kept_kib:.2f} KiB",
+                "",
+            ),
+        ]
+    for wire, name in (("deepseek", "DeepSeek"), ("openai", "OpenAI"), ("anthropic", "Anthropic")):
+        work = f"{CHUNKS:,} fragments of one call's arguments on the {name} wire, for each"
+        rows.append(Row(work, "20 µs CPU, 0.3 KiB kept", arguments(bench, wire), ""))
+    return rows
 
 
 def figures(bench: Bench) -> list[str]:
     """What is measured of any program, in the order of the table."""
     job = bench.job("job")
     dump, usage = bench.quick("--profile", "headless", "--dump-config"), bench.quick("--help")
-    cost, chunks_ratio = stream(bench)
+    cost = stream(bench)
     return [
         f"{job.wall_s:.2f} s, {job.peak_mib:.0f} MiB",
         f"{dump.wall_s * 1000:.0f} ms",
         f"{usage.wall_s * 1000:.0f} ms",
-        f"{cost.cpu_us:.1f} µs CPU, {cost.kept_kib:.2f} KiB kept",
-        f"{chunks_ratio:.1f} times",
+        cost.each(),
+        f"{cost.growth:.1f} times",
+        f"{cost.long_kept_kib:.2f} KiB",
         f"{turns(bench):.1f} times",
     ]
 
@@ -275,24 +226,36 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write benchmarks/results.md")
     parser.add_argument("--original", metavar="COMMAND", help="an installed original to measure beside ours")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, server(Path(folder)) as base_url:
-        ours = figures(Bench(OURS, Path(folder, "ours"), base_url, options.runs))
-        loop = steps(base_url)
-        theirs = ["0.76 s, 172 MiB", "93 ms", "49 ms", "52 µs CPU, 3.3 KiB kept", "quadratic in places", ""]
+    with tempfile.TemporaryDirectory() as folder, server(Path(folder)) as address:
+        own = Bench(OURS, Path(folder, "ours"), address, options.runs)
+        ours = figures(own)
+        others = wires(own)
+        loop = steps(f"{address}/v1")
+        theirs = [
+            "0.76 s, 172 MiB",
+            "93 ms",
+            "49 ms",
+            "52 µs CPU, 3.3 KiB kept",
+            "quadratic in places",
+            "",
+            "",
+        ]
         if options.original:
             program = shlex.split(options.original)
-            theirs = figures(Bench(program, Path(folder, "original"), base_url, options.runs))
+            theirs = figures(Bench(program, Path(folder, "original"), address, options.runs))
     works = [
         ("one job: one bash call, two requests", "0.30 s, 60 MiB"),
         ("`--dump-config` of the headless profile", "90 ms"),
         ("`--help`", "60 ms"),
         ("50,000 text chunks in one reply, per chunk beyond a one-chunk reply", "20 µs CPU, 0.3 KiB kept"),
         ("ten times the chunks", "at most 11 times the time"),
+        (f"memory kept for each of {CHUNKS * 10:,} chunks", "0.3 KiB"),
         ("ten times the steps, each with a bash call", "at most 11 times the time"),
     ]
     rows = [
         Row(work, goal, mine, other) for (work, goal), mine, other in zip(works, ours, theirs, strict=True)
     ]
+    rows[6:6] = others
     rows.insert(4, Row("in process: open such a log and derive its messages", "60 ms", opening(), "133 ms"))
     rows.extend(sessions())
     rows.extend(loop)

@@ -1,74 +1,47 @@
 """A model server that streams as fast as it can: its bytes are made once, before anything is timed.
 
 Run as a program of its own so that its time is nobody else's: `python -m benchmarks.stream_server FILE`
-writes its base URL to FILE and serves until it is killed. The request's model name says what to send:
-`job` (one bash call, then an answer), `text-N` (one reply of N text deltas), `turns-N` (N bash calls, one
-a step, then an answer).
+writes its address to FILE and serves until it is killed. The path says which wire format is spoken:
+`/v1/chat/completions` as DeepSeek, `/openai/v1/chat/completions` as OpenAI, `/v1/messages` as Anthropic. The
+request's model name says what to send: `job` (one bash call, then an answer), `text-N` (one reply of N text
+deltas), `arguments-N` (one bash call, its arguments in N fragments, then an answer), `turns-N` (N bash calls,
+one a step, then an answer).
 """
 
 import asyncio
 import json
 import sys
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-USAGE = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
-HEAD = (
-    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: keep-alive\r\n"
-    b"transfer-encoding: chunked\r\n\r\n"
-)
-PIECE_BYTES = 4096
-"""What one write holds: some twenty events, as a busy provider sends them."""
+from benchmarks.wire_bytes import call_reply, text_reply
+
+MANY = 50_000
 
 
-def event(delta: dict[str, Any], finish: str | None = None) -> bytes:
-    choice = {"index": 0, "delta": delta, "finish_reason": finish}
-    payload = {"id": "cmpl-1", "object": "chat.completion.chunk", "created": 1, "choices": [choice]}
-    if finish:
-        payload["usage"] = USAGE
-    return b"data: " + json.dumps(payload, separators=(",", ":")).encode() + b"\n\n"
+def wire_of(path: str) -> str:
+    if path.endswith("/messages"):
+        return "anthropic"
+    return "openai" if path.startswith("/openai/") else "deepseek"
 
 
-def framed(events: list[bytes]) -> bytes:
-    """The whole response: events grouped into pieces, each an HTTP chunk."""
-    pieces, current = [], b""
-    for one in events:
-        current += one
-        if len(current) >= PIECE_BYTES:
-            pieces.append(current)
-            current = b""
-    pieces.append(current + b"data: [DONE]\n\n")
-    return HEAD + b"".join(b"%x\r\n%b\r\n" % (len(p), p) for p in pieces) + b"0\r\n\r\n"
-
-
-@lru_cache
-def text_reply(deltas: int) -> bytes:
-    words = [event({"content": f" tok{n % 997}"}) for n in range(deltas)]
-    return framed([event({"role": "assistant", "content": ""}), *words, event({}, "stop")])
-
-
-@lru_cache
-def tool_reply(number: int) -> bytes:
-    arguments = json.dumps({"command": f"echo {number}", "description": "say a number"})
-    call = {"index": 0, "id": f"call-{number}", "type": "function"}
-    return framed(
-        [
-            event({"role": "assistant", "content": ""}),
-            event({"tool_calls": [{**call, "function": {"name": "bash", "arguments": ""}}]}),
-            event({"tool_calls": [{"index": 0, "function": {"arguments": arguments}}]}),
-            event({}, "tool_calls"),
-        ]
-    )
-
-
-def answer(body: Any) -> bytes:
+def answer(wire: str, body: Any) -> bytes:
     kind, _, count = body["model"].partition("-")
-    done = sum(message["role"] == "tool" for message in body["messages"])
+    done = sum(results(message) for message in body["messages"])
     if kind == "text":
-        return text_reply(int(count))
+        return text_reply(wire, int(count))
     wanted = int(count) if kind == "turns" else 1
-    return tool_reply(done + 1) if done < wanted else text_reply(2)
+    if done >= wanted:
+        return text_reply(wire, 2)
+    return call_reply(wire, done + 1, int(count) if kind == "arguments" else 1)
+
+
+def results(message: Any) -> int:
+    """Tool results in a message of either format."""
+    if message["role"] == "tool":
+        return 1
+    content = message.get("content")
+    return sum(block.get("type") == "tool_result" for block in content) if isinstance(content, list) else 0
 
 
 async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -78,18 +51,20 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             lines = head.decode("latin-1").lower().split("\r\n")
             length = next(int(line[15:]) for line in lines if line.startswith("content-length:"))
             body = json.loads(await reader.readexactly(length))
-            writer.write(answer(body))
+            writer.write(answer(wire_of(lines[0].split(" ")[1]), body))
             await writer.drain()
     except (asyncio.IncompleteReadError, ConnectionError):
         writer.close()
 
 
 async def main(ready: Path) -> None:
-    for deltas in (1, 50_000, 500_000):
-        text_reply(deltas)
+    for wire in ("deepseek", "openai", "anthropic"):
+        for deltas in (1, MANY, MANY * 10):
+            text_reply(wire, deltas)
+        call_reply(wire, 1, MANY)
     server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 26)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-    await asyncio.to_thread(ready.write_text, url)
+    address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    await asyncio.to_thread(ready.write_text, address)
     async with server:
         await server.serve_forever()
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from dsh.testing.mock_server import BEHAVIOURS, RANDOM_WEIGHTS, MockModelServer, MockOptions, Rules, scripted
+from dsh.testing.mock_server.behaviour import ALL_BEHAVIOURS
 from dsh.testing.mock_server.dialect.anthropic import ANTHROPIC
 from dsh.testing.mock_server.dialect.chat import OPENAI
 from tests.aio import aio
@@ -184,6 +186,17 @@ def test_a_scripted_reply_is_told_in_the_words_of_each_dialect() -> None:
     assert (counts["input_tokens"], counts["cache_read_input_tokens"]) == (6, 4)
     assert events[-2]["delta"]["stop_reason"] == "tool_use" and events[-2]["usage"] == {"output_tokens": 3}
     assert b'"reasoning":"hm"' in scripted(reply, OPENAI).sent()
+
+
+def test_the_page_names_every_behaviour_and_no_other() -> None:
+    page = (
+        (Path(__file__).parents[2] / "docs" / "testing.md")
+        .read_text("utf-8")
+        .partition("### Behaviours")[2]
+        .partition("Besides")[0]
+    )
+    rows = page.replace("framings of `success`", "")
+    assert sorted(re.findall(r"`(\w+)`", rows)) == sorted(ALL_BEHAVIOURS)
 
 
 def test_an_unknown_behaviour_is_refused_with_the_known_ones() -> None:
