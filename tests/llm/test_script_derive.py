@@ -287,6 +287,28 @@ def test_a_compaction_that_failed_fails_again_where_it_is_asked_for() -> None:
     assert (call.entry.failure.message, call.is_needed) == ("no summary came", False)
 
 
+@pytest.mark.parametrize(
+    ("rows", "cut"),
+    [
+        (["end", "aborted"], "cancelled"),
+        (["aborted"], "cancelled"),
+        (["interrupted"], "crashed"),
+        ([], "crashed"),
+    ],
+)
+def test_a_summary_that_was_cut_off_hangs_where_it_is_asked_for(rows: list[str], cut: str) -> None:
+    events = [row(0, "compaction/start", compactionId="x", turn=1)]
+    for kind in rows:
+        seq = len(events)
+        if kind == "end":
+            events.append(row(seq, "compaction/end", compactionId="x", turn=1, error="cancelled"))
+        else:
+            events.append(row(seq, "turn/end", turn=1, reason={"kind": kind}))
+
+    [call] = recorded_calls(events)
+    assert (call.entry, call.cut, call.purpose, call.is_needed) == (Hang(()), cut, "compaction", False)
+
+
 @aio
 async def test_a_title_is_a_call_beside_the_turns() -> None:
     rows = [(session_title, TITLE), (session_title_llm, {})]

@@ -12,7 +12,7 @@ import msgspec
 
 from dsh.llm.failure import LlmFailure
 from dsh.llm.script.call import Call, Cut, check_whole
-from dsh.llm.script.entry import Chunks, Hang, Throw
+from dsh.llm.script.entry import Chunks, Hang, ScriptEntry, Throw
 from dsh.llm.script.error import INVALID, ScriptError
 from dsh.llm.script.route import RouteReader
 from dsh.session.chunk import BlockEnd, BlockStart, Chunk, Finish, UsageChunk, chunk_from_json
@@ -74,6 +74,8 @@ class _Walk:
         self._opened_at = 0
         self._summaries: dict[str, int] = {}
         """Compactions under way without a summary: the seq of their start by id."""
+        self._failed_summary: Call | None = None
+        """The last call for a summary that did not come about."""
         self._titles: list[SessionEvent] = []
         """Title requests without an answer yet."""
         self._title_usage: Mapping[str, Any] | None = None
@@ -147,14 +149,23 @@ class _Walk:
 
     def _turn_ended(self, event: SessionEvent) -> None:
         kind = event.data["reason"].get("kind")
-        if self._first is None and not (self._maybe_made and kind == "aborted"):
-            self._maybe_made = False
-            return
-        is_needed, self._maybe_made = self._first is not None, False
-        if kind == "aborted":
-            self._add(Hang(tuple(self._chunks)), "cancelled", is_needed=is_needed)
-        else:
-            self._add(Hang(tuple(self._chunks)), "crashed" if kind == "interrupted" else "raised")
+        cut: Cut = "cancelled" if kind == "aborted" else "crashed" if kind == "interrupted" else "raised"
+        if cut != "raised":
+            self._summary_cut(cut)
+        if self._first is not None:
+            self._add(Hang(tuple(self._chunks)), cut)
+        elif self._maybe_made and cut == "cancelled":
+            self._add(Hang(()), cut, is_needed=False)
+        self._maybe_made = False
+
+    def _summary_cut(self, cut: Cut) -> None:
+        """The turn ended in the middle of a compaction, or because of the same as it."""
+        begun = [*self._summaries.values()]
+        self._summaries.clear()
+        if self._calls and self._calls[-1] is self._failed_summary:
+            begun.append(self._calls.pop().seq or 0)
+        for seq in begun:
+            self._put_summary(Hang(()), seq, cut=cut, is_needed=False)
 
     def _summary(self, event: SessionEvent) -> None:
         data = event.data
@@ -170,16 +181,14 @@ class _Walk:
         error = event.data.get("error")
         if begun is None or not error:
             return
-        failure = LlmFailure(str(error), NOT_RECORDED)
-        self._put(
-            Call(
-                entry=Throw((), failure),
-                seq=begun,
-                purpose="compaction",
-                model=self._routes.model,
-                is_needed=False,
-            )
-        )
+        self._put_summary(Throw((), LlmFailure(str(error), NOT_RECORDED)), begun, is_needed=False)
+        self._failed_summary = self._calls[-1] if self._calls else None
+
+    def _put_summary(
+        self, entry: ScriptEntry, seq: int, *, cut: Cut | None = None, is_needed: bool = True
+    ) -> None:
+        model = self._routes.model
+        self._put(Call(entry=entry, seq=seq, purpose="compaction", model=model, cut=cut, is_needed=is_needed))
 
     def _titled(self, event: SessionEvent) -> None:
         source = event.data.get("source", {})
@@ -195,6 +204,8 @@ class _Walk:
         self._put(Call(entry=entry, seq=request.seq, purpose="session-title", model=model))
 
     def end(self) -> list[Call]:
+        if self._summaries or self._first is not None:
+            self._summary_cut("crashed")
         if self._first is not None:
             self._add(Hang(tuple(self._chunks)), "crashed")
         for request in self._titles:
