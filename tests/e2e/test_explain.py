@@ -231,7 +231,8 @@ def test_the_settings_over_a_row_are_told_with_their_lines(space: Workspace) -> 
     assert found["tools"]["settings"] == []
     sections = {row["settings"][0]["section"] for row in found.values() if row["settings"]}
     assert sections == {
-        "agent-default-model", "agent-loop", "llm-deepseek", "models", "permission", "shell",
+        "agent-default-model", "agent-loop", "llm-anthropic", "llm-deepseek", "llm-openai", "models",
+        "permission", "shell",
     }  # fmt: skip
 
     told = space.run("explain", "bash-sandbox").stdout.splitlines()

@@ -10,7 +10,10 @@ from tests.e2e.model import serve
 from tests.e2e.reply import text
 
 NEEDED = {
-    "llm": ["llm-deepseek", "agent-loop", "compaction-basic", "command-compact", "headless-runner"],
+    "llm": [
+        "llm-deepseek", "llm-openai", "llm-anthropic", "agent-loop", "compaction-basic", "command-compact",
+        "headless-runner",
+    ],
     "session": [
         "session-title", "session-persistence-jsonl", "session-checkpoint-policy", "session-projection",
         "session-stats", "session-projection-cache", "session-query-sqlite", "session-telemetry-otel",
@@ -41,7 +44,7 @@ NEEDED = {
 }  # fmt: skip
 """The rows that then wait, by the row that is gone."""
 DISPENSABLE = [
-    "timer", "llm-retry", "credentials", "settings", "session-title", "session-title-llm",
+    "timer", "llm-openai", "llm-anthropic", "model-catalogue", "llm-retry", "credentials", "settings", "session-title", "session-title-llm",
     "session-persistence-jsonl", "session-checkpoint-policy", "session-stats",
     "session-projection-cache", "session-composition", "session-query-sqlite", "session-telemetry-otel",
     "permission", "user-questions", "command-compact", "tool-result-pruner",
