@@ -23,14 +23,19 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
 
 
 def apply(ctx: Context, config: Config) -> None:
+    told: set[str] = set()
+
     def price_of(route: str) -> Price | None:
         provider, _, model = route.partition("/")
         llm, catalogue = ctx.get(LLM), ctx.get(MODEL_CATALOGUE)
         if llm is not None:
             try:
                 return llm.resolve_model_info(provider, model).price
-            except LlmError:  # no adapter serves the route any more
-                pass
+            except Exception as error:  # figures are shown without a cost, whatever an adapter does
+                # an LlmError says that no adapter serves the route any more
+                if not isinstance(error, LlmError) and provider not in told:
+                    told.add(provider)
+                    ctx.logger.warning("the adapter of route %s tells no price: %s", provider, error)
         facts = catalogue.configured(provider, model) if catalogue is not None else None
         return None if facts is None else facts.price
 

@@ -7,14 +7,17 @@ import pytest
 
 from dsh.capabilities.projections import PROJECTIONS
 from dsh.kernel import Context
+from dsh.llm.adapter import ModelInfo
+from dsh.llm.registry import LLM, LlmRegistry
 from dsh.plugins import model_catalogue, session_projection, session_stats
 from dsh.plugins import session as session_row
 from dsh.plugins.settings.document import MemoryStore
 from dsh.plugins.settings.service import SettingsService
 from dsh.session.log import Session
+from dsh.session.projection.price import Price
 from dsh.session.store import SESSIONS
 from dsh.testing.workspace import Workspace
-from tests.agent.kit import settled
+from tests.agent.kit import ScriptedModel, settled
 from tests.aio import aio
 from tests.e2e.model import serve
 from tests.e2e.reply import text
@@ -67,6 +70,43 @@ async def test_what_a_route_costs_is_said_in_the_settings() -> None:
 async def test_without_settings_nothing_has_a_price() -> None:
     ctx, log = await mounted()
     assert cost(ctx, log) is None
+    await ctx.dispose()
+
+
+class Adapter(ScriptedModel):
+    """Says a price, or fails to."""
+
+    def __init__(self, price: Price | None) -> None:
+        super().__init__()
+        self._price = price
+
+    def resolve_model(self, provider: str, model: str) -> ModelInfo:
+        if self._price is None:
+            raise ZeroDivisionError("no price today")
+        return ModelInfo(provider=provider, id=model, name=model, price=self._price)
+
+
+@aio
+async def test_the_adapter_of_the_route_knows_its_price_best() -> None:
+    ctx, log = await mounted(MemoryStore({"models": PRICED}))
+    await settled(ctx.plugin(LlmRegistry, name="llm"))
+    assert cost(ctx, log) == pytest.approx(2.0), "no adapter serves the route"
+
+    ctx.use(LLM).register_adapter(["acme"], Adapter(Price(input=10, output=0)))
+    # half a million tokens of input
+    assert cost(ctx, log) == pytest.approx(5.0)
+    await ctx.dispose()
+
+
+@aio
+async def test_an_adapter_that_fails_costs_nothing_but_its_price(caplog: pytest.LogCaptureFixture) -> None:
+    ctx, log = await mounted(MemoryStore({"models": PRICED}))
+    await settled(ctx.plugin(LlmRegistry, name="llm"))
+    ctx.use(LLM).register_adapter(["acme"], Adapter(None))
+
+    assert cost(ctx, log) == pytest.approx(2.0), "the settings say one"
+    assert cost(ctx, log) == pytest.approx(2.0)
+    assert caplog.text.count("the adapter of route acme tells no price: no price today") == 1
     await ctx.dispose()
 
 
