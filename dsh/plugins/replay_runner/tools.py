@@ -26,7 +26,7 @@ from dsh.tools.event import (
     Settled,
 )
 from dsh.tools.execution import ToolExecution, ToolFailure, ToolResult, ToolSuccess
-from dsh.tools.registry import TOOLS, ToolRegistry
+from dsh.tools.registry import TOOLS
 
 SPLICED = "agent/inbox/spliced"
 PATIENCE = 300
@@ -97,7 +97,7 @@ class RecordedTools:
         tools = ctx.use(TOOLS)
         for name, known in self._called.items():
             if name and name != RESERVED_NAME:
-                tools.register(_stand_in(known, tools))
+                tools.register(_stand_in(known, self._feeder))
         ctx.on(TOOLS_PRE_EXECUTE, self._on_pre_execute, prepend=True)
         ctx.on(TOOLS_EXECUTE, self._on_execute, prepend=True)
         ctx.on(TOOLS_POST_EXECUTE, self._on_post_execute, prepend=True)
@@ -146,19 +146,18 @@ class RecordedTools:
             await asyncio.sleep(0)
 
 
-def _stand_in(known: dict[str, Any], tools: ToolRegistry) -> ToolDefinition:
-    """A tool that shows whatever it is handed as its value."""
-    name = str(known["name"])
-    here = tools.get(name)
+def _stand_in(known: dict[str, Any], feeder: Feeder) -> ToolDefinition:
+    """A tool that shows whatever it is handed as its value, and overlaps with others as it did then."""
 
     async def execute(arguments: object, execution: ToolExecution) -> object:
         return {"content": []}
 
     def resources(arguments: object, call: object) -> Resources | None:
-        return Resources()
+        expected = feeder.cursor.expected_event
+        return Resources() if expected is not None and expected.type == "tool/call" else None
 
     return ToolDefinition(
-        name=name,
+        name=str(known["name"]),
         description=str(known.get("description", "")),
         parameters=known.get("parameters") or {"type": "object"},
         output=ToolOutput(
@@ -168,8 +167,7 @@ def _stand_in(known: dict[str, Any], tools: ToolRegistry) -> ToolDefinition:
         ),
         execute=execute,
         timeout_ms=None,
-        is_concurrency_safe=None if here is None else here.is_concurrency_safe,
-        resources=resources if here is None else here.resources,
+        resources=resources,
     )
 
 

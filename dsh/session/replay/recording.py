@@ -19,6 +19,7 @@ GIVEN = frozenset({"permission/preset", "sandbox/mode", "approval/policy"})
 """What a new session's log begins with: settings of the place where it ran."""
 TITLES = frozenset({"session/title", "session/title-llm-request"})
 """Written beside the turns, whenever their answer comes: their place in the log says nothing."""
+SPLICED = "agent/inbox/spliced"
 _REPAIRED = frozenset({"TOOL_OUTCOME_UNKNOWN", "TOOL_NOT_STARTED"})
 
 
@@ -118,22 +119,29 @@ def _is_repair(event: SessionEvent) -> bool:
 
 
 def _cancellations(marks: Sequence[SessionEvent]) -> Iterable[Cancellation]:
+    waited: set[str] = set()
+    put_back: set[int] = set()
     for at, event in enumerate(marks):
-        if event.type == "turn/end" and event.data["reason"].get("kind") == "aborted":
-            yield _cancellation(marks, at)
+        if event.type == SPLICED and event.data["inserted"]:
+            ids = {str(message["id"]) for message in event.data["inserted"]}
+            if ids <= waited:
+                put_back.add(event.seq)
+            waited |= ids
+        elif event.type == "turn/end" and event.data["reason"].get("kind") == "aborted":
+            yield _cancellation(marks, at, put_back)
 
 
-def _cancellation(marks: Sequence[SessionEvent], end: int) -> Cancellation:
+def _cancellation(marks: Sequence[SessionEvent], end: int, put_back: set[int]) -> Cancellation:
     """The cancellation behind the aborted turn that ends here: what follows from it is walked back."""
     event, first, drops, keeps = marks[end], end, False, False
     unstarted: set[str] = set()
     while first:
         before = marks[first - 1]
-        if before.type == "agent/inbox/spliced":
-            drops = drops or before.data.get("outcome") == "canceled"
-            keeps = keeps or bool(before.data["inserted"])
-        if not (_follows(before, unstarted) or not is_compared(before)):
+        is_put_back = before.seq in put_back
+        if is_compared(before) and not is_put_back and not _follows(before, unstarted):
             break
+        drops = drops or (before.type == SPLICED and not is_put_back)
+        keeps = keeps or is_put_back
         first -= 1
     cause = event.data["reason"].get("reason") or {"kind": "user"}
     is_limit = str(cause.get("reason", "")).startswith("limit:") or cause.get("kind") == "disposed"
@@ -163,7 +171,7 @@ def _follows(event: SessionEvent, unstarted: set[str]) -> bool:
         case "tool/call":
             return data.get("callId") in unstarted
         case "agent/inbox/spliced":
-            return data.get("outcome") == "canceled" or (bool(data["inserted"]) and data["start"] == 0)
+            return data.get("outcome") == "canceled" and not data["inserted"]
         case "approval/decided":
             return bool(data.get("outcome") == "cancelled")
         case "compaction/end":
