@@ -2,18 +2,24 @@
 
 import json
 import re
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dsh.testing.workspace import Finished, Workspace, log_rows, log_text
+from dsh.testing.workspace import Finished, Workspace, finish, log_rows, log_text
 from tests.corpus import CORPUS, needs_corpus
 from tests.e2e.model import Model
 from tests.e2e.reply import bash, failure, text
 from tests.e2e.scenario import load, play
+from tests.e2e.test_compaction import PRINT, SMALL
+from tests.e2e.test_going_on import QUEUE
+from tests.e2e.test_kill import AGAIN, RESUMER
 from tests.e2e.test_scenarios import LATER
+from tests.e2e.test_storage_sqlite import use
+from tests.process import wait_until
 
 Answering = Callable[..., Model]
 SCENARIOS = sorted(path for path in (CORPUS / "scenarios").glob("*.json") if path.stem not in LATER)
@@ -234,7 +240,7 @@ def test_a_live_tool_that_says_something_else_is_a_difference(space: Workspace, 
     assert "now it is there" in done.stdout
 
 
-def test_a_fork_and_what_it_did_since_replays(space: Workspace) -> None:
+def test_a_fork_without_a_turn_of_its_own_names_the_session_it_came_from(space: Workspace) -> None:
     space.run("--profile", "demo", "Run: echo hello")
     forked = space.run("sessions", "fork", "last").stdout.strip()
 
@@ -243,6 +249,104 @@ def test_a_fork_and_what_it_did_since_replays(space: Workspace) -> None:
     assert done.code == 1
     assert done.stderr.startswith("dsh: NOTHING_TO_REPLAY: ")
     assert "dsh replay session-" in done.stderr
+
+
+def resumed(space: Workspace, session: str) -> None:
+    """Go on with a stored session in another process, by one more task."""
+    folder = space.home / "profiles" / "again"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "profile.yml").write_text("bundles: [base]\n")
+    (folder / "resumer.py").write_text(RESUMER)
+    (folder / "dsh.patch.yml").write_text(AGAIN.format(id=session))
+    done = space.run("--profile", "again")
+    assert done.code == 0, done.stderr
+
+
+def test_what_a_fork_did_since_replays(space: Workspace, answering: Answering) -> None:
+    recorded(space, answering, bash("echo one"), text("done"))
+    forked = space.run("sessions", "fork", "last").stdout.strip()
+    resumed(space, forked)
+
+    found = report(space, forked)
+
+    assert found["divergence"] is None
+    assert found["compared"]["turns"] == 1
+
+
+def test_a_session_of_two_processes_replays_process_by_process(
+    space: Workspace, answering: Answering
+) -> None:
+    log = recorded(space, answering, bash("echo one"), text("done"))
+    resumed(space, log.parent.name)
+
+    found = report(space, str(log))
+
+    assert [row["data"]["turn"] for row in log_rows(log) if row["type"] == "turn/start"] == [1, 2]
+    assert found["divergence"] is None
+    assert found["compared"]["turns"] == 2
+
+
+def test_a_summarised_history_is_summarised_again(space: Workspace, answering: Answering) -> None:
+    small = space.write("small.yml", SMALL.replace("WINDOW", "20000"))
+    answering(*[bash(PRINT.format(words=2000, number=number)) for number in range(6)], text("done"))
+    space.run("run", "--patch", str(small), "DO THE TASK")
+    [log] = space.logs()
+    kinds = [row["type"] for row in log_rows(log) if row["type"].startswith("compaction/")]
+
+    done = replay(space, str(log), "--patch", str(small))
+
+    assert kinds
+    assert done.code == 0, done.stdout + done.stderr
+
+
+def test_input_in_the_middle_of_a_turn_comes_where_it_came(space: Workspace, answering: Answering) -> None:
+    space.write("queue.py", QUEUE)
+    patch = space.write("queue.yml", "- insert:\n    - {id: queue, name: ./queue.py}\n")
+    answering(bash("echo one"), text("done"), text("more"))
+    space.run("run", "--patch", str(patch), "DO THE TASK")
+    [log] = space.logs()
+
+    found = report(space, str(log))
+
+    assert found["divergence"] is None
+    assert found["compared"]["turns"] == 2
+
+
+def test_a_session_in_a_database_replays(space: Workspace, answering: Answering) -> None:
+    use(space)
+    answering(bash("echo one"), text("done"))
+    space.run("run", "DO THE TASK")
+    before = files_below(space.root)
+
+    done = replay(space, "last")
+
+    assert done.code == 0, done.stdout + done.stderr
+    left = {name for name in files_below(space.root) if not name.endswith(("-wal", "-shm"))}
+    assert left == before.keys()
+
+
+def test_a_run_at_its_limit_replays_without_the_limit(space: Workspace, answering: Answering) -> None:
+    patch = space.write("limit.yml", "- id: headless-runner\n  merge: {maxSteps: 2}\n")
+    answering(bash("echo again"))
+    assert space.run("run", "--patch", str(patch), "DO THE TASK").code == 5
+    [log] = space.logs()
+
+    assert report(space, str(log))["divergence"] is None
+
+
+def test_an_interrupted_replay_ends_with_the_code_of_the_signal(
+    space: Workspace, answering: Answering
+) -> None:
+    log = recorded(space, answering, bash("echo $$ > pid; test -e slow && sleep 60"), text("done"))
+    space.write("slow", "")
+    (space.work / "pid").unlink(missing_ok=True)
+    process = space.start("replay", str(log), "--tools", "live", "--in", str(space.work))
+    wait_until(lambda: (space.work / "pid").exists(), process)
+    process.send_signal(signal.SIGINT)
+
+    done = finish(process)
+
+    assert (done.code, done.stdout) == (130, "")
 
 
 @pytest.mark.parametrize(

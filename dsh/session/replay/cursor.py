@@ -10,7 +10,7 @@ from dsh.session.replay.comparable import ABSENT, Difference, Mask, comparable, 
 from dsh.session.replay.recording import GIVEN, Life, Recording, is_compared
 
 
-class Divergence(Struct, frozen=True, kw_only=True):
+class Divergence(Struct, frozen=True, kw_only=True, rename="camel"):
     """The first place where a replay is not what was recorded."""
 
     problem: str
@@ -27,7 +27,7 @@ class Divergence(Struct, frozen=True, kw_only=True):
     replayed: Any = None
 
 
-class Counts(Struct):
+class Counts(Struct, rename="camel"):
     """How much was compared."""
 
     events: int = 0

@@ -143,6 +143,8 @@ def _cancellation(marks: Sequence[SessionEvent], end: int, put_back: set[int]) -
         drops = drops or (before.type == SPLICED and not is_put_back)
         keeps = keeps or is_put_back
         first -= 1
+    while not is_compared(marks[first]):
+        first += 1
     cause = event.data["reason"].get("reason") or {"kind": "user"}
     is_limit = str(cause.get("reason", "")).startswith("limit:") or cause.get("kind") == "disposed"
     stopped = marks[first]
