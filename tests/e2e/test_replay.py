@@ -251,12 +251,19 @@ def test_a_fork_without_a_turn_of_its_own_names_the_session_it_came_from(space: 
     assert "dsh replay session-" in done.stderr
 
 
-def resumed(space: Workspace, session: str) -> None:
+COMMANDER = RESUMER.replace(
+    'agents[0].followup(user_message("go on"))',
+    'await ctx.use(COMMANDS).execute(agents[0], "/compact")\n    agents[0].followup(user_message("go on"))',
+).replace("inject = [", "from dsh.capabilities.commands import COMMANDS\ninject = [COMMANDS, ")
+"""The same, with a command before the task."""
+
+
+def resumed(space: Workspace, session: str, row: str = RESUMER) -> None:
     """Go on with a stored session in another process, by one more task."""
     folder = space.home / "profiles" / "again"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "profile.yml").write_text("bundles: [base]\n")
-    (folder / "resumer.py").write_text(RESUMER)
+    (folder / "resumer.py").write_text(row)
     (folder / "dsh.patch.yml").write_text(AGAIN.format(id=session))
     done = space.run("--profile", "again")
     assert done.code == 0, done.stderr
@@ -284,6 +291,18 @@ def test_a_session_of_two_processes_replays_process_by_process(
     assert [row["data"]["turn"] for row in log_rows(log) if row["type"] == "turn/start"] == [1, 2]
     assert found["divergence"] is None
     assert found["compared"]["turns"] == 2
+
+
+def test_a_command_is_run_again(space: Workspace, answering: Answering) -> None:
+    log = recorded(space, answering, bash("seq 9000"), text("done"))
+    answering(text("what was done so far"), text("more"))
+    resumed(space, log.parent.name, COMMANDER)
+    kinds = [row["type"] for row in log_rows(log)]
+
+    done = replay(space, str(log))
+
+    assert kinds.index("command/run") < kinds.index("compaction/start") < kinds.index("command/done")
+    assert done.code == 0, done.stdout + done.stderr
 
 
 def test_a_summarised_history_is_summarised_again(space: Workspace, answering: Answering) -> None:

@@ -190,9 +190,10 @@ class LifeRun:
                 return
             if agent.status == "idle" and self._command is None:
                 expected = self.cursor.expected_event
-                if expected is not None and expected.type == "turn/start" and agent.continue_pending():
-                    continue
-                self.diverged("the replay has come to rest where the recording goes on")
+                if expected is None or expected.type != "turn/start":
+                    self.diverged("the replay has come to rest where the recording goes on")
+                elif not agent.continue_pending():
+                    self.diverged("a turn begins, and the recording does not tell what came in")
 
     async def _settled(self, agent: Agent) -> None:
         """Wait until nothing moves any more."""

@@ -21,7 +21,9 @@ from dsh.session.replay.recording import Life, Recording
 
 PATIENCE = 50
 """Turns of the event loop that a cancellation may take to come."""
-SILENCE_S = 3600.0
+OVERFLOW = "CONTEXT_WINDOW_EXCEEDED"
+NOTABLY_MORE = 1.4
+"""A part that is halved had about twice as many messages."""
 
 
 class Player(Protocol):
@@ -41,6 +43,12 @@ class RecordedModel:
         self._calls = calls
         self._models = recorded_models(recording.marks)
         self._policy = _policy(recording)
+        self._summarised = {
+            event.seq: len(event.data["shadowedSeqs"])
+            for event in recording.marks
+            if event.type == "compaction/summary"
+        }
+        """How many events each summary replaced, by its seq."""
         self._script = Script(())
         self._player: Player | None = None
         self._rewrite: Callable[[str], str] | None = None
@@ -77,6 +85,8 @@ class RecordedModel:
         player, signal = self._player, request.signal or CancelToken()
         if player is None:
             raise LlmError.of("ABORTED", "no session is being replayed")
+        if self._is_too_large(request):
+            raise LlmError.of(OVERFLOW, "more is to be summarised than the recorded summary took in")
         try:
             call = self._script.take(request)
         except ScriptError as error:
@@ -94,6 +104,20 @@ class RecordedModel:
             await self._silence(player, call, signal)
         if isinstance(entry, Throw):
             raise LlmError(entry.failure)
+
+    def _is_too_large(self, request: LlmRequest) -> bool:
+        """Whether a summary is asked of notably more than the recorded one was made of.
+
+        Then its first requests were refused as too large, of which the log holds nothing, and the part to be
+        summarised was halved.
+        """
+        call = self._script.following
+        taken = None if call is None or call.seq is None else self._summarised.get(call.seq)
+        return (
+            request.purpose == "compaction"
+            and taken is not None
+            and len(request.messages) > 2 + taken * NOTABLY_MORE
+        )
 
     async def _silence(self, player: Player, call: Call, signal: CancelToken) -> None:
         if call.cut == "crashed":
