@@ -183,10 +183,20 @@ def wires(bench: Bench) -> list[Row]:
     for wire, name in (("openai", "OpenAI"), ("anthropic", "Anthropic")):
         cost = stream(bench, wire)
         rows += [
-            Row(f"the same on the {name} wire", "20 µs CPU, 0.3 KiB kept", cost.each(), ""),
-            Row("ten times the chunks there", "at most 11 times the time", f"{cost.growth:.1f} times", ""),
             Row(
-                f"memory kept for each of {CHUNKS * 10:,} chunks there",
+                f"{CHUNKS:,} text chunks on the {name} wire, per chunk",
+                "20 µs CPU, 0.3 KiB kept",
+                cost.each(),
+                "",
+            ),
+            Row(
+                f"ten times the chunks, {name} wire",
+                "at most 11 times the time",
+                f"{cost.growth:.1f} times",
+                "",
+            ),
+            Row(
+                f"memory kept for each of {CHUNKS * 10:,} chunks, {name} wire",
                 "0.3 KiB",
                 f"{cost.long_kept_kib:.2f} KiB",
                 "",
