@@ -91,7 +91,7 @@ def check_messages(life: Life) -> None:
     lists: dict[str, list[str]] = {"next-turn": [], "next-step": []}
     for event in session.select("agent/inbox/spliced", "user/message"):
         if event.type == "user/message":
-            entered[event.data["id"]] += 1
+            entered[event.data["id"]] += event.surface == "append"  # a shortened one stands in its own place
             continue
         data = event.data
         target, start = lists[data["target"]], data["start"]
