@@ -9,6 +9,7 @@ from dsh.errors import DshError
 from dsh.kernel import CancelToken, Context, Event, Fiber, ScopeTarget, Service, ServiceKey
 from dsh.llm.adapter import Generation, LlmAdapter, ModelInfo, ProviderInfo, RetryPolicy, StreamFunction
 from dsh.llm.boundary import Adapted, without_foreign_state, without_images
+from dsh.llm.directory import ConfigurableProvider, DirectoryHandle, Discover, ProviderDirectory
 from dsh.llm.failure import LlmError, LlmFailure
 from dsh.llm.model_info import checked_catalogue, checked_model, chosen_effort
 from dsh.llm.request import LlmCallConfig, LlmRequest
@@ -24,7 +25,7 @@ LLM_STREAM: Event[LlmRequest, AsyncIterator[Chunk]] = Event("llm/stream", "water
 it wraps. What a listener raises is not turned into a chunk. In the scope of an agent it sees that agent's."""
 
 LLM_ADAPTERS_UPDATED: Event[None, None] = Event("llm/adapters-updated", "emit", contained=True)
-"""The set of routes has changed."""
+"""The set of routes, or of those that can be configured, has changed."""
 
 
 class _Route(msgspec.Struct, frozen=True, eq=False, weakref=True):
@@ -123,6 +124,7 @@ class LlmRegistry(Service):
         self._routes: dict[str, _Route] = {}
         self._generation = 0
         """How often the set of routes has changed."""
+        self._directory = ProviderDirectory(self._updated)
 
     def register_adapter(self, routes: Sequence[str], adapter: LlmAdapter) -> RouteHandle:
         """Serve these routes with this adapter until the caller's fiber goes.
@@ -155,8 +157,43 @@ class LlmRegistry(Service):
             self._routes.pop(name, None)
         self._routes.update(made)
         self._generation += 1
-        self.owner_ctx.emit(LLM_ADAPTERS_UPDATED, None)
+        self._updated()
         return tuple(made)
+
+    def _updated(self) -> None:
+        self.owner_ctx.emit(LLM_ADAPTERS_UPDATED, None)
+
+    def register_configurable_providers(self, entries: Sequence[ConfigurableProvider]) -> DirectoryHandle:
+        """List routes that the settings can set up, until the caller's fiber goes.
+
+        Raises:
+            LlmError: `DUPLICATE_DIRECTORY`, `INVALID_DIRECTORY`.
+        """
+        handle = DirectoryHandle(self._directory)
+        handle.replace(entries)
+        self.ctx.effect(lambda: handle.dispose, "configurable model routes")
+        return handle
+
+    def list_configurable_providers(self) -> tuple[ConfigurableProvider, ...]:
+        """Every route that can be configured, in order of registration."""
+        return self._directory.entries()
+
+    def register_model_discovery(self, settings_ns: str, discover: Discover) -> None:
+        """Ask this function which models the routes of one section have, while the caller is mounted.
+
+        Raises:
+            LlmError: `DUPLICATE_DISCOVERY`, `INVALID_DISCOVERY`.
+        """
+        end = self._directory.add_discovery(settings_ns, discover)
+        self.ctx.effect(lambda: end, f"model discovery of {settings_ns}")
+
+    async def discover_models(self, settings_ns: str, provider: str) -> tuple[ModelInfo, ...]:
+        """The models that the server of a route lists; those without an id or named before are left out.
+
+        Raises:
+            LlmError: `NO_DISCOVERY`, or what kept the server from listing any.
+        """
+        return await self._directory.discover(settings_ns, provider)
 
     def owner_of(self, provider: str) -> Fiber | None:
         """The fiber that registered a route, to be held while it is used; None where nobody has."""
