@@ -69,6 +69,8 @@ class Embedding(NamedTuple):
     """What expressions read as `cwd`."""
     notices: Callable[[Context, LaunchEnvironment, Composition], list[str]]
     """What is told of what the run does without, in place of the usual lines."""
+    require: Callable[[Context], None]
+    """Raises a `CompositionError` where the mounted rows do not suit the command."""
 
 
 def boot(invocation: Invocation, watchdog: Watchdog, embedding: Embedding | None = None) -> int:
@@ -269,6 +271,8 @@ class _Run:
                 f"profile {self._invocation.profile!r} has no app: nothing in it would do anything or end",
                 hint="add a bundle that brings one, for instance headless",
             )
+        if self._embedding is not None:
+            self._embedding.require(self._root)
 
     def _signalled(self, number: int) -> None:
         code = EXIT_CODES[number]

@@ -9,8 +9,9 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dsh.agent.registry import AGENTS
 from dsh.capabilities.headless import HEADLESS_STARTUP, HeadlessOptions
-from dsh.capabilities.launch import LaunchEnvironment
+from dsh.capabilities.launch import APP_EXIT, LaunchEnvironment
 from dsh.capabilities.replay import REPLAY, ReplayTask, ReplayTools
 from dsh.cli.argv import Invocation
 from dsh.cli.boot import Embedding, boot
@@ -21,7 +22,7 @@ from dsh.cli.sessions.place import Place
 from dsh.cli.sessions.reading import opened
 from dsh.composition.compose import Composition
 from dsh.composition.profile import shipped
-from dsh.errors import DshError, UsageError
+from dsh.errors import CompositionError, DshError, UsageError
 from dsh.kernel import Context
 from dsh.persistence.view import LogView
 from dsh.session.message import text_of
@@ -29,6 +30,7 @@ from dsh.session.replay.cursor import Divergence
 from dsh.session.replay.recording import Recording
 from dsh.session.verify.log import verify
 
+APP = "replay-runner"
 LAYER = ("bundles", "replay.yml")
 FAILED = 1
 NOTHING = "nothing to replay"
@@ -80,7 +82,7 @@ def replayed(wish: ReplayWish) -> int:
         return [] if text is None else [text]
 
     cwd = directory or recording.header.cwd or here
-    embedding = Embedding(shipped(*LAYER), provide, cwd, notices)
+    embedding = Embedding(shipped(*LAYER), provide, cwd, notices, _require_no_other_app)
     watchdog = Watchdog().install()
     gc.disable()
     return boot(Invocation("boot", wish.profile, patches), watchdog, embedding)
@@ -141,6 +143,17 @@ def _doubt(view: LogView) -> Divergence | None:
                 type=view.event(finding.seq).type,
             )
     return None
+
+
+def _require_no_other_app(root: Context) -> None:
+    """Refuse an app that `bundles/replay.yml` does not know: it would do its own work at the same time."""
+    enders = root.kernel.injectors.get(APP_EXIT.name, ())
+    others = sorted(f.name for f in enders if AGENTS.name in f.inject and not f.name.startswith(APP))
+    if others:
+        raise CompositionError(
+            f"{others[0]} is an app of its own: it makes agents and ends the process",
+            hint="take its row out for the replay: --patch FILE with its id and remove: true",
+        )
 
 
 def _task(recording: Recording) -> str:

@@ -4,6 +4,7 @@ import msgspec
 
 from dsh.capabilities.replay import ReplayReport
 from dsh.cli.sessions.output import line
+from dsh.masking import masked
 from dsh.session.replay.cursor import Counts, Divergence
 from dsh.session.value import encode
 
@@ -74,7 +75,7 @@ def _shown(value: object, *, cut: bool = False) -> str:
     if value is None:
         return "nothing"
     text = value if isinstance(value, str) else encode(msgspec.to_builtins(value)).decode()
-    text = repr(text) if isinstance(value, str) else text
+    text = masked(repr(text) if isinstance(value, str) else text)
     if len(text) > SHOWN:
         text = text[:SHOWN] + " …"
     return f"… {text}" if cut else text

@@ -52,6 +52,7 @@ def boot(profile: str, *rest: str, patches: tuple[str, ...] = (), cwd: str | Non
         (["--profile", "a", "--locked=k", "--locked=l"], boot("a")._replace(locked="l")),
         (["--profile", "a", "x", "--locked", "l"], boot("a", "x", "--locked", "l")),
         (["explain", "llm", "--json"], Invocation("command", rest=("explain", "llm", "--json"))),
+        (["replay", "last", "--json"], Invocation("command", rest=("replay", "last", "--json"))),
         (["--help"], Invocation("help")),
         (["-h"], Invocation("help")),
     ],

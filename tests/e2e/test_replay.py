@@ -353,6 +353,19 @@ def test_a_run_at_its_limit_replays_without_the_limit(space: Workspace, answerin
     assert report(space, str(log))["divergence"] is None
 
 
+def test_an_app_of_the_profile_is_refused(space: Workspace, answering: Answering) -> None:
+    recorded(space, answering, text("done"))
+    space.write("resumer.py", RESUMER)
+    patch = space.write("app.yml", "- insert:\n    - {id: resumer, name: ./resumer.py}\n")
+
+    done = replay(space, "last", "--patch", str(patch))
+
+    assert (done.code, done.stdout) == (3, "")
+    assert "resumer" in done.stderr
+    assert "is an app of its own" in done.stderr
+    assert "remove: true" in done.stderr
+
+
 def test_an_interrupted_replay_ends_with_the_code_of_the_signal(
     space: Workspace, answering: Answering
 ) -> None:
