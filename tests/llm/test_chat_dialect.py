@@ -186,6 +186,13 @@ def test_thinking_is_switched_as_the_server_knows_it(
     assert found == expected
 
 
+@pytest.mark.parametrize(("spelling", "sent"), [("minimal", "minimal"), ("", "none"), (None, "none")])
+def test_the_reasoning_member_spells_off_as_the_server_does(spelling: str | None, sent: str) -> None:
+    spoken = dialect(thinkingStyle="reasoning", effortMap={"off": spelling})
+
+    assert body(spoken, thinking=False, effort="off")["reasoning"] == {"effort": sent}
+
+
 def test_an_effort_without_a_spelling_for_off_sends_none() -> None:
     for nothing in (None, ""):
         found = body(dialect(effortMap={"off": nothing, "low": "low"}), thinking=False, effort="off")

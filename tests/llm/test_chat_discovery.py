@@ -26,6 +26,7 @@ LISTS: list[tuple[Any, list[ServedModel]]] = [
     ({"data": [{"id": "m"}, {"id": "m", "name": "again"}, {"id": " "}, {}, None, 5]}, [ServedModel("m")]),
     ({"data": [{"id": "m", "context_length": True, "name": 5}]}, [ServedModel("m")]),
     ({"data": [{"id": "m", "context_length": -1}]}, [ServedModel("m")]),
+    ({"data": [{"id": "m", "context_length": 0, "context_window": 7}]}, [ServedModel("m", None, 7)]),
     ({"data": "x", "models": None}, []),
     ({}, []),
     (None, []),

@@ -60,7 +60,14 @@ def test_several_leaked_calls_are_a_leak_and_so_is_the_second_after_a_quoted_one
 @pytest.mark.parametrize("markup", WHOLE)
 @pytest.mark.parametrize(
     "around",
-    ["In code:\n```\n{}\n```", "~~~xml\n{}\n~~~\nis how it looks.", 'It says "{}" there.', "“{}” is it"],
+    [
+        "````\n```\n{}\n````",
+        "~~~\n```\n{}\n~~~",
+        "In code:\n```\n{}\n```",
+        "~~~xml\n{}\n~~~\nis how it looks.",
+        'It says "{}" there.',
+        "“{}” is it",
+    ],
 )
 def test_markup_in_code_or_in_quotation_marks_is_no_leak(markup: str, around: str) -> None:
     assert not is_leaked_call(around.replace("{}", markup))

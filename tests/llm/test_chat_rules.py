@@ -121,7 +121,10 @@ def test_figures_that_say_that_the_request_was_too_long_are_an_overflow(
     if code is None:
         assert reason(translate(payload, rules=OVERFLOW))["kind"] in ("stop", "max-tokens")
         return
-    assert reason(translate(payload, rules=OVERFLOW))["failure"]["code"] == code
+    failure = reason(translate(payload, rules=OVERFLOW))["failure"]
+    assert failure["code"] == code
+    beyond = "101 tokens, more than the model's window of 100"
+    assert (beyond in failure["message"]) is ("101" in payload.decode())
 
 
 def test_a_window_that_nobody_knows_is_not_exceeded() -> None:

@@ -125,6 +125,7 @@ async def test_an_effort_is_sent_as_the_server_spells_it_and_another_is_refused(
         efforts = [request.body.get("reasoning_effort") for request in server.requests]
         assert efforts == [None, "xhigh", "none", "none"]
         assert error.code == "UNSUPPORTED_REASONING_EFFORT"
+        assert "offers: off, very-high" in error.message
         assert info.reasoning is not None
         assert [(effort.id, effort.name) for effort in info.reasoning.efforts] == [
             ("off", "Off"),
