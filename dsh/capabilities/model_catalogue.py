@@ -5,32 +5,12 @@ catalogue that ships with the program, by vendor, whose entries name source and 
 one another: settings, then the row's own list of models, then the shipped catalogue, then the row's defaults.
 """
 
-from typing import Annotated, Protocol
+from typing import Protocol
 
 import msgspec
 
+from dsh.capabilities.model_facts import NO_FACTS, ModelFacts, layered
 from dsh.kernel import ServiceKey
-from dsh.session.projection.price import Price
-
-TokenLimit = Annotated[int, msgspec.Meta(ge=1)]
-
-
-class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What one source says of a model; None where it says nothing."""
-
-    name: str | None = None
-    """What people call it."""
-    context_window: TokenLimit | None = None
-    """In tokens."""
-    max_output_tokens: TokenLimit | None = None
-    """The longest reply the model can give. It becomes no request's `maxTokens` by itself."""
-    input_modalities: tuple[str, ...] | None = None
-    """What the model takes: `text`, `image`."""
-    price: Price | None = None
-    """What its tokens cost; without it no cost is shown."""
-
-
-NO_FACTS = ModelFacts()
 
 
 class ModelCatalogue(Protocol):
@@ -44,18 +24,6 @@ class ModelCatalogue(Protocol):
 
 
 MODEL_CATALOGUE: ServiceKey[ModelCatalogue] = ServiceKey("modelCatalogue")
-
-
-def layered(*sources: ModelFacts | None) -> ModelFacts:
-    """One answer of several sources: of each fact, what the first source says that says anything."""
-    said = [source for source in sources if source is not None]
-    if len(said) == 1:
-        return said[0]
-    first = {
-        name: next((value for source in said if (value := getattr(source, name)) is not None), None)
-        for name in ModelFacts.__struct_fields__
-    }
-    return ModelFacts(**first)
 
 
 def known_of(

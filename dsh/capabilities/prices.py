@@ -8,25 +8,19 @@ from typing import Any
 
 import msgspec
 
+from dsh.capabilities.model_facts import NAMESPACE, ModelFacts, check_routes, price_example
 from dsh.composition.text.source import read_bytes
 from dsh.composition.text.yaml import YamlError, parse_yaml
 from dsh.composition.value import Map
 from dsh.errors import CompositionError
 from dsh.session.projection.price import Price
 
-NAMESPACE = "models"
 SETTINGS_FILE = "settings.yaml"
 """The document's name in the home, where the row `settings` is not told otherwise."""
 
 
-class _Model(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a model's facts that is looked for here."""
-
-    price: Price | None = None
-
-
 class PricesError(CompositionError):
-    """The settings say no prices: they cannot be read, or a price is none. The message names the place."""
+    """The settings say no prices: they cannot be read, or a model is none. The message names the place."""
 
 
 def read_prices(home: Path) -> dict[str, Price]:
@@ -51,22 +45,23 @@ def read_prices(home: Path) -> dict[str, Price]:
         return {}
     if not isinstance(section, dict):
         raise _refused(path, document, NAMESPACE, f"{NAMESPACE} is a mapping from routes")
-    return {
-        route: price for route, model in section.items() if (price := _price(path, section, route, model))
-    }
+    facts = {route: _facts(path, section, route, model) for route, model in section.items()}
+    return {route: said.price for route, said in facts.items() if said.price is not None}
 
 
-def _price(path: Path, section: Any, route: str, model: Any) -> Price | None:
+def _facts(path: Path, section: dict[str, Any], route: str, model: Any) -> ModelFacts:
     try:
-        return msgspec.convert(model, _Model).price
+        check_routes([route])
+        return msgspec.convert(model, ModelFacts)
     except msgspec.ValidationError as error:
-        problem = str(error).replace("$.", f"{NAMESPACE}.{route}.").replace("`", "")
-        raise _refused(path, section, route, problem) from None
+        said, _, inside = str(error).replace("`", "").partition(" - at $")
+        problem = f"{NAMESPACE}.{route}{inside}: {said}"
+    except ValueError as error:
+        problem = f"{NAMESPACE}.{error}"
+    raise _refused(path, section, route, problem)
 
 
 def _refused(path: Path, where: Any, key: str, problem: str) -> PricesError:
     place = str(where.key_at(key)) if isinstance(where, Map) else str(path)
-    return PricesError(
-        f"{place}: {problem}",
-        hint='write models: {"<provider>/<model>": {price: {input: 0.3, output: 1.2}}}, in USD per million',
-    )
+    hint = f"write {price_example('<provider>/<model>')}, in US dollars per million tokens"
+    return PricesError(f"{place}: {problem}", hint=hint)

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import msgspec
 
-from dsh.capabilities.model_catalogue import MODEL_CATALOGUE, ModelFacts
-from dsh.capabilities.prices import NAMESPACE
+from dsh.capabilities.model_catalogue import MODEL_CATALOGUE
+from dsh.capabilities.model_facts import NAMESPACE, ModelFacts, check_routes
 from dsh.capabilities.settings_section import SettingsSection, install_settings_section
 from dsh.kernel import Context
 
@@ -28,6 +28,9 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
 
     models: dict[str, ModelFacts] = {}
     """What holds of models, by route `<provider>/<model>`; the settings' section `models` is laid over it."""
+
+    def __post_init__(self) -> None:
+        check_routes(self.models)
 
 
 class Catalogue:
@@ -48,5 +51,7 @@ class Catalogue:
 
 def apply(ctx: Context, config: Config) -> None:
     entry: Any = config.models
-    section: SettingsSection[Any] = install_settings_section(ctx, NAMESPACE, Section, entry)
+    section: SettingsSection[Any] = install_settings_section(
+        ctx, NAMESPACE, Section, entry, validate=check_routes
+    )
     ctx.provide(MODEL_CATALOGUE, Catalogue(section))

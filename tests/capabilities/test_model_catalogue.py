@@ -1,6 +1,7 @@
 """What several sources say of a model, laid over one another."""
 
-from dsh.capabilities.model_catalogue import NO_FACTS, ModelFacts, known_of, layered
+from dsh.capabilities.model_catalogue import known_of
+from dsh.capabilities.model_facts import NO_FACTS, ModelFacts, layered
 from dsh.session.projection.price import Price
 
 DEAR, CHEAP = Price(input=9, output=9), Price(input=1, output=1)

@@ -20,7 +20,8 @@ def test_a_price_by_route(tmp_path: Path) -> None:
 models:
   deepseek-official/deepseek-v4-flash:
     price: {input: 0.3, output: 1, cacheRead: 0.03}
-    later: 7
+    contextWindow: 7
+    name: "旗舰"
   acme/free: {}
 shell: {timeoutMs: 5}
 """
@@ -39,7 +40,16 @@ def test_where_nothing_is_said_nothing_has_a_price(tmp_path: Path, text: str) ->
     ("text", "said"),
     [
         ("models: 7", "settings.yaml:1:1: models is a mapping from routes"),
-        ("models:\n  a/b: 7", "settings.yaml:2:3: "),
+        ("models:\n  a/b: 7", "settings.yaml:2:3: models.a/b: Expected object"),
+        ("models:\n  a/b:", "settings.yaml:2:3: models.a/b: "),
+        ("models:\n  flash: {}", "settings.yaml:2:3: models.flash: no route is named so"),
+        ("models:\n  /flash: {}", "settings.yaml:2:3: models./flash: "),
+        ("models:\n  p/: {}", "settings.yaml:2:3: models.p/: "),
+        ("models:\n  acme:\n    flash: {price: {input: 1, output: 1}}", "models.acme: no route is named so"),
+        ("models:\n  a/b: {prise: {}}", "unknown field prise"),
+        ("models:\n  a/b: {contextWindow: 0}", "models.a/b.contextWindow"),
+        ("models:\n  a/b: {price: {input: 1, output: 1, cachRead: 1}}", "models.a/b.price: "),
+        ("models:\n  a/b: {price: {input: 1000001, output: 1}}", "models.a/b.price.input"),
         ("models:\n  a/b: {price: {input: x, output: 1}}", "models.a/b.price.input"),
         ("models:\n  a/b: {price: {input: -1, output: 1}}", "models.a/b.price.input"),
         ("models:\n  a/b: {price: {input: 1}}", "output"),
@@ -50,7 +60,7 @@ def test_a_price_that_is_none_is_named_with_its_place(tmp_path: Path, text: str,
     with pytest.raises(PricesError) as refused:
         read_prices(home(tmp_path, text))
     assert said in refused.value.message
-    assert "USD per million" in refused.value.hint
+    assert '{"<provider>/<model>": {price: ' in refused.value.hint
 
 
 def test_settings_that_cannot_be_read_are_named_and_not_quoted(tmp_path: Path) -> None:

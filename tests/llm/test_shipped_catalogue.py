@@ -1,11 +1,13 @@
 """The catalogue that ships: every figure has a page and a day, and nothing in it is at odds with itself."""
 
+import json
 from datetime import date
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
-from dsh.llm.catalogue.shipped import ShippedModel, shipped_facts, shipped_models
+from dsh.llm.catalogue.shipped import FILE, ShippedModel, shipped_facts, shipped_models
 from dsh.plugins.llm_deepseek import Config
 
 ENTRIES = [
@@ -25,9 +27,41 @@ def test_an_entry_names_its_sources_and_days(entry: ShippedModel) -> None:
         assert date.fromisoformat(entry.price_date) > date(2025, 1, 1)
 
 
+OWN_PAGES = {
+    "anthropic": "platform.claude.com",
+    "deepseek": "api-docs.deepseek.com",
+    "openai": "developers.openai.com",
+}
+
+
+def test_a_price_is_from_a_page_of_the_vendor_itself() -> None:
+    priced = [
+        (vendor, model, urlsplit(entry.price_source or entry.source).hostname)
+        for vendor, models in shipped_models().items()
+        for model, entry in models.items()
+        if entry.price is not None
+    ]
+    assert len(priced) > 5
+    assert [found for found in priced if found[2] != OWN_PAGES.get(found[0])] == []
+
+
+def test_vendors_and_models_are_in_order_and_none_is_there_twice() -> None:
+    pairs: list[list[str]] = []
+
+    def see(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        pairs.append([key for key, _ in found])
+        return dict(found)
+
+    shipped = json.loads(FILE.read_bytes(), object_pairs_hook=see)
+    assert all(len(set(keys)) == len(keys) for keys in pairs)
+    assert list(shipped) == sorted(shipped)
+    assert all(list(models) == sorted(models) for models in shipped.values())
+
+
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_an_entry_without_a_price_says_why(entry: ShippedModel) -> None:
     assert entry.price is not None or entry.price_note
+    assert entry.price is not None or not entry.price_source
 
 
 @pytest.mark.parametrize("entry", ENTRIES)

@@ -10,7 +10,8 @@ import pytest
 from dsh import __version__
 from dsh.capabilities.http import HTTP
 from dsh.capabilities.launch import LAUNCH_ENVIRONMENT
-from dsh.capabilities.model_catalogue import MODEL_CATALOGUE, ModelFacts
+from dsh.capabilities.model_catalogue import MODEL_CATALOGUE
+from dsh.capabilities.model_facts import ModelFacts
 from dsh.composition.environment import Environment
 from dsh.kernel import CancelToken, Context, ValidationError, resolve_config
 from dsh.llm.adapter import LlmAdapter, ProviderInfo

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from dsh.capabilities.model_catalogue import MODEL_CATALOGUE, ModelFacts
+from dsh.capabilities.model_catalogue import MODEL_CATALOGUE
+from dsh.capabilities.model_facts import ModelFacts
 from dsh.llm.failure import LlmError
 from dsh.llm.memo import Memo
 from dsh.session.chunk import BlockEnd

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from dsh.capabilities.model_catalogue import MODEL_CATALOGUE, ModelCatalogue, ModelFacts
+from dsh.capabilities.model_catalogue import MODEL_CATALOGUE, ModelCatalogue
+from dsh.capabilities.model_facts import ModelFacts
 from dsh.capabilities.settings import SETTINGS
 from dsh.kernel import Context
 from dsh.plugins import model_catalogue
@@ -82,6 +83,10 @@ async def test_what_ships_is_asked_by_vendor() -> None:
         ("{maxOutputTokens: many}", "models.a/b.maxOutputTokens"),
         ("{price: {input: 1}}", "models.a/b.price"),
         ("{price: {input: 1, output: 2, long: {input: 1, output: 2}}}", "models.a/b.price.long"),
+        ("{price: {input: 1e7, output: 2}}", "models.a/b.price.input"),
+        ("{contextWindow: 9007199254740992}", "models.a/b.contextWindow"),
+        ("{name: ' '}", "models.a/b.name"),
+        ("{inputModalities: [smell]}", "models.a/b.inputModalities"),
     ],
 )
 def test_what_is_wrong_in_the_settings_stops_the_start_with_its_line(
@@ -95,6 +100,20 @@ def test_what_is_wrong_in_the_settings_stops_the_start_with_its_line(
     assert done.code == 3
     assert "settings.yaml:2:" in done.stderr
     assert said in done.stderr
+
+
+@pytest.mark.parametrize("key", ["flash", "/flash", "acme/"])
+def test_a_key_that_is_no_route_is_refused_wherever_it_stands(tmp_path: Path, key: str) -> None:
+    """It would never be asked for, and nobody would know why there is no price."""
+    space = Workspace(tmp_path)
+    (space.home / "settings.yaml").write_text(f"models:\n  {key}: {{contextWindow: 7}}\n")
+    done = space.run("run", "hello")
+    assert done.code == 3
+    assert "settings.yaml:" in done.stderr
+    assert f"settings models: {key}: no route is named so; write <provider>/<model>" in done.stderr
+
+    with pytest.raises(ValueError, match="no route is named so"):
+        model_catalogue.Config(models={key: ModelFacts()})
 
 
 LOADED = """

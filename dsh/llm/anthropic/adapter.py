@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 
 from dsh import __version__
 from dsh.capabilities.http import HttpClient, host_of
-from dsh.capabilities.model_catalogue import NO_FACTS, ModelCatalogue, ModelFacts, known_of
+from dsh.capabilities.model_catalogue import ModelCatalogue, known_of
+from dsh.capabilities.model_facts import NO_FACTS, ModelFacts
 from dsh.llm.adapter import Generation, LlmAdapter, ModelInfo, ProviderInfo, ReasoningInfo, RetryPolicy
 from dsh.llm.anthropic.route import EFFORTS, AnthropicRoute
 from dsh.llm.failure import LlmError

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from dsh.capabilities.model_catalogue import ModelFacts, TokenLimit
+from dsh.capabilities.model_facts import Modalities, ModelFacts, TokenLimit
 from dsh.session.projection.price import Price
 
 FILE = Path(__file__).with_name("models.json")
@@ -23,7 +23,7 @@ class ShippedModel(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
     context_window: TokenLimit | None
     """In tokens."""
     max_output_tokens: TokenLimit | None
-    input_modalities: tuple[str, ...]
+    input_modalities: Modalities
     price: Price | None
     """At the vendor's own endpoint, in US dollars; null where one set of figures does not say it."""
     price_note: str = ""

@@ -8,7 +8,8 @@ import msgspec
 
 from dsh import __version__
 from dsh.capabilities.http import HttpClient, host_of
-from dsh.capabilities.model_catalogue import ModelCatalogue, ModelFacts, known_of
+from dsh.capabilities.model_catalogue import ModelCatalogue, known_of
+from dsh.capabilities.model_facts import ModelFacts
 from dsh.llm.adapter import (
     EffortInfo,
     Generation,

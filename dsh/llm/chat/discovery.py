@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from dsh.capabilities.http import HttpClient, HttpError
-from dsh.capabilities.model_catalogue import ModelFacts
+from dsh.capabilities.model_facts import ModelFacts
 from dsh.llm.failure import LlmError
 from dsh.llm.transport.endpoint import Endpoint
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from dsh import __version__
 from dsh.capabilities.http import HttpClient, host_of
-from dsh.capabilities.model_catalogue import NO_FACTS, ModelCatalogue, ModelFacts, known_of
+from dsh.capabilities.model_catalogue import ModelCatalogue, known_of
+from dsh.capabilities.model_facts import NO_FACTS, ModelFacts
 from dsh.llm.adapter import Generation, LlmAdapter, ModelInfo, ProviderInfo, RetryPolicy
 from dsh.llm.chat.dialect import OFF
 from dsh.llm.chat.route import OPENAI_HOST, ModelWays, RouteSettings

@@ -7,10 +7,11 @@ import msgspec
 
 from dsh.session.value import MAX_SAFE_INT, safe_int
 
-UsdPerMillion = Annotated[float, msgspec.Meta(ge=0)]
+UsdPerMillion = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]
+"""So that what any count of tokens costs is a number that JSON can say."""
 
 
-class Rates(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Rates(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """US dollars per million tokens. Reasoning is a part of the output."""
 
     input: UsdPerMillion
