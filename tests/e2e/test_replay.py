@@ -331,6 +331,22 @@ def test_input_in_the_middle_of_a_turn_comes_where_it_came(space: Workspace, ans
     assert found["compared"]["turns"] == 2
 
 
+def test_a_signal_that_dropped_what_waited_drops_it_again(space: Workspace, answering: Answering) -> None:
+    space.write("queue.py", QUEUE)
+    patch = space.write("queue.yml", "- insert:\n    - {id: queue, name: ./queue.py}\n")
+    answering(bash("touch started; sleep 60"), text("never"))
+    process = space.start("run", "--patch", str(patch), "DO THE TASK")
+    wait_until(lambda: (space.work / "started").exists(), process)
+    process.send_signal(signal.SIGTERM)
+    assert finish(process).code == 143
+    [log] = space.logs()
+
+    done = replay(space, str(log))
+
+    assert any(row.get("data", {}).get("outcome") == "canceled" for row in log_rows(log))
+    assert done.code == 0, done.stdout + done.stderr
+
+
 def test_a_session_in_a_database_replays(space: Workspace, answering: Answering) -> None:
     use(space)
     answering(bash("echo one"), text("done"))

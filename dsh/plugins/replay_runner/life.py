@@ -219,7 +219,7 @@ class LifeRun:
         if self._cancel(agent, in_body):
             return True
         event = self.cursor.expected_event
-        if event is None or self._command is not None:
+        if event is None or self._command is not None or self._is_to_be_cancelled(agent):
             return False
         if event.type == SPLICED:
             return self._splice(agent, event)
@@ -242,11 +242,17 @@ class LifeRun:
             waiting.popleft()
         if not waiting or position < waiting[0].seq or agent.session.open_turn != waiting[0].turn:
             return False
-        if waiting[0].is_in_tool and not in_body and position == waiting[0].seq:
+        if waiting[0].is_in_tool and not in_body:
             return False
         cancellation = waiting.popleft()
         agent.cancel(cast(CancelCause, dict(cancellation.cause)), keep_inbox=cancellation.keeps_inbox)
         return True
+
+    def _is_to_be_cancelled(self, agent: Agent) -> bool:
+        """What comes next is there because of a cancellation, which waits for its tool."""
+        waiting = self._cancellations
+        is_due = bool(waiting) and self.cursor.position >= waiting[0].seq
+        return is_due and agent.session.open_turn == waiting[0].turn
 
     def _cancel_at_once(self, agent: Agent) -> None:
         """The same right behind the last event before, where the loop does not wait for anybody.
