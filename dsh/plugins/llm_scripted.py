@@ -65,7 +65,7 @@ def apply(ctx: Context, config: Config) -> None:
     if config.file is not None:
         replies = read_replies(Path(config.file).expanduser().absolute())
     else:
-        replies = given_replies(config.replies or (), "replies")
+        replies = given_replies(config.replies or ())
     adapter = ScriptedAdapter(
         replies,
         [model.info(config.provider) for model in config.models],

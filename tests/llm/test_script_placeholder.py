@@ -60,8 +60,9 @@ def test_what_cannot_be_filled_is_an_error(text: str, told: str) -> None:
 def test_what_needs_no_request_is_known_beforehand() -> None:
     check_placeholders("{{fromRequest:abc}} and text")
     for text in ("{{fromRequest:abc", "{{fromRequest:a}}{{fromRequest:(}}"):
-        with pytest.raises(ScriptError):
-            check_placeholders(text)
+        for value in (text, ["x", {"k": [text]}]):
+            with pytest.raises(ScriptError):
+                check_placeholders(value)
 
 
 HISTORY = (

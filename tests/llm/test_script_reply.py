@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsh.errors import CompositionError
-from dsh.kernel import CancelToken
+from dsh.kernel import CancelToken, ValidationError
 from dsh.llm.adapter import ModelInfo
 from dsh.llm.failure import LlmFailure
+from dsh.llm.script import pattern
 from dsh.llm.script.error import ScriptError
 from dsh.llm.script.script_file import given_replies, read_replies
 from dsh.llm.script.scripted import ScriptedAdapter
@@ -21,7 +22,7 @@ from tests.llm.script_kit import blocks_of, chunks_of, refused, request
 
 
 def model(*replies: dict[str, Any], **options: Any) -> ScriptedAdapter:
-    return ScriptedAdapter(given_replies(replies, "replies"), (), **options)
+    return ScriptedAdapter(given_replies(replies), (), **options)
 
 
 def finish_of(chunks: list[Chunk]) -> Any:
@@ -189,22 +190,39 @@ async def test_a_request_without_what_is_expected_fails_by_name(expect: Any) -> 
 
 
 @aio
-async def test_placeholders_are_filled_in_texts_and_arguments() -> None:
+async def test_placeholders_are_filled_in_every_string() -> None:
     mark = "{{fromRequest:at (\\S+)}}"
-    tools = [{"name": "t", "args": {"deep": [{"path": mark}]}}, {"name": "t", "arguments": f'"{mark}"'}]
-    adapter = model({"reasoning": mark, "text": f"see {mark}", "tools": tools})
+    tools = [
+        {"name": mark, "id": mark, "args": {"deep": [{"path": mark}]}},
+        {"name": "t", "arguments": f'"{mark}"'},
+    ]
+    reply = {"reasoning": mark, "text": f"see {mark}", "tools": tools}
 
-    thought, said, first, second = await blocks_of(adapter, request('it is at C:\\"x"'))
-    assert (thought["text"], said["text"]) == ('C:\\"x"', 'see C:\\"x"')
-    assert json.loads(first["arguments"]) == {"deep": [{"path": 'C:\\"x"'}]}
-    assert second["arguments"] == '"C:\\"x""'
+    said = 'C:\\"x"'
+    asked = request(f"it is at {said}")
+    thought, answer, first, second = await blocks_of(model(reply), asked)
+    assert (thought["text"], answer["text"]) == (said, f"see {said}")
+    assert (first["name"], first["id"]) == (said, said)
+    assert json.loads(first["arguments"]) == {"deep": [{"path": said}]}
+    assert second["arguments"] == f'"{said}"'
+    async with refused("X") as caught:
+        await chunks_of(model({"error": {"code": "X", "message": f"no {mark}"}}), asked)
+    assert str(caught[0]) == f"no {said}"
+
+
+@aio
+async def test_an_expectation_that_never_ends_fails_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pattern, "SEARCH_S", 0.02)
+    async with refused("SCRIPT_UNEXPECTED_REQUEST") as caught:
+        await chunks_of(model({"text": "x", "expect": "(a+)+$"}), request("a" * 60 + "b"))
+
+    assert str(caught[0]).startswith("replies[0]: expect: the search for '(a+)+$' does not end in")
 
 
 @given(st.text(min_size=1), st.integers(1, 40))
 def test_however_a_text_is_cut_it_is_the_same_text(text: str, size: int) -> None:
-    [placed] = given_replies(
-        [{"text": text.replace("{{", ""), "tools": [{"name": "t", "args": {"a": text}}]}], "r"
-    )
+    text = text.replace("{{", "")
+    [placed] = given_replies([{"text": text, "tools": [{"name": "t", "args": {"a": text}}]}])
     entry = placed.reply.entry("", lambda: "c", delta_chars=size)
     said = "".join(chunk.text for chunk in entry.chunks if isinstance(chunk, TextDelta))
     raw = "".join(chunk.arguments_delta for chunk in entry.chunks if isinstance(chunk, ToolCallDelta))
@@ -262,6 +280,10 @@ def test_a_file_is_a_list_of_replies(tmp_path: Path) -> None:
         ("- text: x\n  readyFile: f\n", "1:3", "hang: true"),
         ("- text: x\n  expect: '('\n", "1:3", "no regular expression"),
         ("- text: '{{fromRequest:x'\n", "1:3", "has no end"),
+        ("- tools: [{name: t, args: {a: ['{{fromRequest:(}}']}}]\n", "1:3", "no regular expression"),
+        ("- tools: [{name: '{{fromRequest:x'}]\n", "1:3", "has no end"),
+        ("- error: {code: X, message: '{{fromRequest:x'}\n", "1:3", "has no end"),
+        ("- text: x\n  usage: {inputTokens: 9007199254740992}\n", "2:24", "<= 9007199254740991"),
         ("- text: x\n  delayMs: -1\n", "2:12", ">= 0"),
         ("- text: x\n  repeat: 0\n", "2:11", ">= 1"),
         ("- error: {code: X, status: 7}\n", "1:28", ">= 100"),
@@ -285,8 +307,9 @@ def test_every_mistake_is_told_with_its_place(tmp_path: Path, text: str, place: 
 
 
 def test_a_mistake_in_a_row_is_told_with_its_path() -> None:
-    with pytest.raises(CompositionError, match=r"^replies\[1\]\.tools\.0: unknown key 'nam'"):
-        given_replies([{"text": "x"}, {"tools": [{"nam": 1}]}], "replies")
+    with pytest.raises(ValidationError, match="unknown key 'nam'") as caught:
+        given_replies([{"text": "x"}, {"tools": [{"nam": 1}]}])
+    assert (caught.value.path, caught.value.unknown) == ("replies.1.tools.0", "nam")
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -5,23 +5,18 @@ string leaves of the request's messages, one a line; the last match counts, its 
 (`spec/llm.md` §8).
 """
 
-import re
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from dsh.llm.script.entry import ScriptEntry, Throw
 from dsh.llm.script.error import PLACEHOLDER, ScriptError
-from dsh.session.chunk import BlockEnd, Chunk, Finish, ReasoningDelta, TextDelta, ToolCallDelta
+from dsh.llm.script.pattern import PatternError, compiled, last_match
+from dsh.session.chunk import chunk_from_json, chunk_to_json
 from dsh.session.message import Message
 
 OPEN, CLOSE = "{{fromRequest:", "}}"
-_JS_GROUP = re.compile(r"\(\?<(?=[A-Za-z_])")
-"""A named group as JavaScript writes it, for recordings of the original."""
-
-Fill = Callable[[str], str]
 
 
 def request_text(messages: Sequence[Message]) -> str:
@@ -74,16 +69,20 @@ def filled(text: str, searched: str) -> str:
     return "".join((*out, text[at:]))
 
 
-def check_placeholders(text: str) -> None:
-    """Check what can be known before a request is there.
+def check_placeholders(value: Any) -> None:
+    """Check what can be known of the strings in JSON data before a request is there.
 
     Raises:
         ScriptError: as `filled`, but for the match.
     """
-    at = 0
-    while (start := text.find(OPEN, at)) >= 0:
-        pattern, at = _pattern(text, start)
-        _compiled(pattern)
+    for text in _leaves(value):
+        at = 0
+        while (start := text.find(OPEN, at)) >= 0:
+            pattern, at = _pattern(text, start)
+            try:
+                compiled(pattern)
+            except PatternError as error:
+                raise ScriptError(PLACEHOLDER, f"placeholder: {error}") from None
 
 
 def _pattern(text: str, start: int) -> tuple[str, int]:
@@ -97,83 +96,41 @@ def _pattern(text: str, start: int) -> tuple[str, int]:
     return text[begin:end], end + len(CLOSE)
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(_JS_GROUP.sub("(?P<", pattern))
-    except (re.error, OverflowError, RecursionError) as error:
-        raise ScriptError(
-            PLACEHOLDER, f"the pattern {pattern!r:.200} of a placeholder is no regular expression: {error}"
-        ) from None
-
-
 def _match(pattern: str, searched: str) -> str:
-    matches = deque(_compiled(pattern).finditer(searched), maxlen=1)
-    if not matches:
+    try:
+        found = last_match(pattern, searched)
+    except PatternError as error:
+        raise ScriptError(PLACEHOLDER, f"placeholder: {error}") from None
+    if found is None:
         raise ScriptError(
             PLACEHOLDER,
             f"nothing in the request matches the placeholder's pattern {pattern!r:.200}",
             hint="record the session again, or change the pattern",
         )
-    last = matches[0]
-    found = last[1] if last.re.groups else None
-    return str(last[0] if found is None else found)
+    return found
+
+
+def filled_value(value: Any, searched: str) -> Any:
+    """JSON data with the placeholders in all its strings filled, but not in keys. Raises as `filled`."""
+    if isinstance(value, str):
+        return filled(value, searched)
+    if isinstance(value, dict):
+        return {key: filled_value(item, searched) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [filled_value(item, searched) for item in value]
+    return value
 
 
 def filled_entry(entry: ScriptEntry, messages: Sequence[Message]) -> ScriptEntry:
     """The entry with every string in it filled; the very same where none has to be. Raises as `filled`."""
     told = entry.failure.message if isinstance(entry, Throw) else ""
-    if OPEN not in told and not any(OPEN in text for chunk in entry.chunks for text in _texts(chunk)):
+    chunks = [chunk_to_json(chunk) for chunk in entry.chunks]
+    if not any(OPEN in text for text in _leaves([told, chunks])):
         return entry
     searched = request_text(messages)
-
-    def fill(text: str) -> str:
-        return filled(text, searched)
-
-    entry = msgspec.structs.replace(entry, chunks=tuple(_filled(chunk, fill) for chunk in entry.chunks))
+    made = tuple(chunk_from_json(filled_value(chunk, searched)) for chunk in chunks)
+    entry = msgspec.structs.replace(entry, chunks=made)
     if isinstance(entry, Throw):
-        entry = msgspec.structs.replace(
-            entry, failure=msgspec.structs.replace(entry.failure, message=fill(told))
-        )
+        failure = msgspec.structs.replace(entry.failure, message=filled(told, searched))
+        entry = msgspec.structs.replace(entry, failure=failure)
     return entry
-
-
-def _texts(chunk: Chunk) -> Iterator[str]:
-    if isinstance(chunk, TextDelta | ReasoningDelta):
-        yield chunk.text
-    elif isinstance(chunk, ToolCallDelta):
-        yield from (chunk.id, chunk.arguments_delta)
-        if isinstance(chunk.name, str):
-            yield chunk.name
-    elif isinstance(chunk, BlockEnd):
-        yield from _leaves(chunk.block)
-    elif isinstance(chunk, Finish):
-        yield from _leaves(chunk.reason)
-
-
-def _filled(chunk: Chunk, fill: Fill) -> Chunk:
-    change = msgspec.structs.replace
-    if isinstance(chunk, TextDelta | ReasoningDelta):
-        return change(chunk, text=fill(chunk.text))
-    if isinstance(chunk, ToolCallDelta):
-        name = fill(chunk.name) if isinstance(chunk.name, str) else chunk.name
-        return change(chunk, id=fill(chunk.id), name=name, arguments_delta=fill(chunk.arguments_delta))
-    if isinstance(chunk, BlockEnd):
-        return change(chunk, block=_filled_value(chunk.block, fill))
-    if isinstance(chunk, Finish):
-        return change(chunk, reason=_filled_value(chunk.reason, fill))
-    return chunk
-
-
-def _filled_value(value: Any, fill: Fill) -> Any:
-    if isinstance(value, str):
-        return fill(value)
-    if isinstance(value, dict):
-        return {key: _filled_value(item, fill) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_filled_value(item, fill) for item in value]
-    return value
-
-
-def filled_value(value: Any, searched: str) -> Any:
-    """JSON data with the placeholders in all its strings filled. Raises as `filled`."""
-    return _filled_value(value, lambda text: filled(text, searched))

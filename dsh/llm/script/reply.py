@@ -9,7 +9,6 @@
 Strings may hold placeholders (`placeholder`).
 """
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal
 
@@ -21,6 +20,7 @@ from dsh.llm.failure import LlmFailure
 from dsh.llm.request import LlmRequest, Purpose
 from dsh.llm.script.entry import Chunks, Hang, ScriptEntry, Throw
 from dsh.llm.script.error import UNEXPECTED_REQUEST, ScriptError
+from dsh.llm.script.pattern import PatternError, compiled, is_found
 from dsh.llm.script.placeholder import check_placeholders, filled, filled_value, readable_text
 from dsh.session.chunk import (
     BlockEnd,
@@ -32,9 +32,9 @@ from dsh.session.chunk import (
     ToolCallDelta,
     UsageChunk,
 )
-from dsh.session.value import encode
+from dsh.session.value import MAX_SAFE_INT, encode
 
-Count = Annotated[int, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=0, le=MAX_SAFE_INT)]
 MAX_REPEAT = 10_000
 MAX_SHOWN = 200
 """How many characters of a request a message shows."""
@@ -127,23 +127,18 @@ class Reply(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="ca
             raise ValueError("readyFile goes with hang: true")
         for pattern in self.patterns:
             try:
-                re.compile(pattern)
-            except (re.error, OverflowError, RecursionError) as error:
-                raise ValueError(f"expect: {pattern!r:.200} is no regular expression: {error}") from None
-        for text in self._texts():
-            try:
-                check_placeholders(text)
-            except ScriptError as error:
-                raise ValueError(str(error)) from None
+                compiled(pattern)
+            except PatternError as error:
+                raise ValueError(f"expect: {error}") from None
+        try:
+            check_placeholders(msgspec.to_builtins((self.text, self.reasoning, self.tools, self.error)))
+        except ScriptError as error:
+            raise ValueError(str(error)) from None
 
     @property
     def patterns(self) -> Sequence[str]:
         """`expect` as a list."""
         return [self.expect] if isinstance(self.expect, str) else self.expect
-
-    def _texts(self) -> list[str]:
-        raw = [call.arguments for call in self.tools if isinstance(call.arguments, str)]
-        return [*(text for text in (self.text, self.reasoning) if text is not None), *raw]
 
     def check_request(self, request: LlmRequest, place: str) -> None:
         """Check a request against `expect`.
@@ -159,12 +154,16 @@ class Reply(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="ca
         said = readable_text(request.messages)
         searched = said if request.system is None else f"{request.system}\n{said}"
         for pattern in self.patterns:
-            if re.search(pattern, searched) is None:
-                end = said if len(said) <= MAX_SHOWN else "…" + said[-MAX_SHOWN:]
-                raise ScriptError(
-                    UNEXPECTED_REQUEST,
-                    f"{place}: the request does not hold what is expected, {pattern!r:.200}; it ends {end!r}",
-                )
+            try:
+                if is_found(pattern, searched):
+                    continue
+            except PatternError as error:
+                raise ScriptError(UNEXPECTED_REQUEST, f"{place}: expect: {error}") from None
+            end = said if len(said) <= MAX_SHOWN else "…" + said[-MAX_SHOWN:]
+            raise ScriptError(
+                UNEXPECTED_REQUEST,
+                f"{place}: the request does not hold what is expected, {pattern!r:.200}; it ends {end!r}",
+            )
 
     def entry(self, searched: str, new_id: Callable[[], str], *, delta_chars: int) -> ScriptEntry:
         """What is played for one request.
@@ -183,7 +182,8 @@ class Reply(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="ca
         if self.usage is not None:
             chunks.append(UsageChunk(self.usage.to_json()))
         if self.error is not None:
-            return Throw(tuple(chunks), self.error.failure())
+            message = filled(self.error.message, searched)
+            return Throw(tuple(chunks), msgspec.structs.replace(self.error.failure(), message=message))
         if self.hang:
             return Hang(tuple(chunks), self.ready_file)
         kind = self.finish or ("tool-calls" if self.tools else "stop")
@@ -192,18 +192,18 @@ class Reply(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="ca
     def _blocks(self, searched: str, new_id: Callable[[], str]) -> list[dict[str, Any]]:
         blocks: list[dict[str, Any]] = []
         if self.reasoning is not None:
-            blocks.append({"type": "reasoning", "text": filled(self.reasoning, searched)})
+            blocks.append({"type": "reasoning", "text": self.reasoning})
         if self.text is not None:
-            blocks.append({"type": "text", "text": filled(self.text, searched)})
+            blocks.append({"type": "text", "text": self.text})
         for call in self.tools:
-            if isinstance(call.arguments, str):
-                raw = filled(call.arguments, searched)
-            else:
-                args = {} if isinstance(call.args, UnsetType) else call.args
-                raw = encode(filled_value(args, searched)).decode()
+            arguments = call.arguments if isinstance(call.arguments, str) else call.args or {}
             blocks.append(
-                {"type": "tool-call", "id": call.id or new_id(), "name": call.name, "arguments": raw}
+                {"type": "tool-call", "id": call.id or new_id(), "name": call.name, "arguments": arguments}
             )
+        blocks = filled_value(blocks, searched)
+        for block in blocks:
+            if not isinstance(block.get("arguments", ""), str):
+                block["arguments"] = encode(block["arguments"]).decode()
         return blocks
 
 

@@ -8,7 +8,6 @@ import msgspec
 
 from dsh.composition.text.yaml import read_yaml
 from dsh.composition.value import Expr, Map, Mark, MarkedError, Seq
-from dsh.errors import CompositionError
 from dsh.kernel.schema import ValidationError, resolve_config
 from dsh.llm.script.reply import Reply
 
@@ -35,23 +34,19 @@ def read_replies(path: Path) -> list[PlacedReply]:
     return [_placed(item, value.item_at(index)) for index, item in enumerate(value)]
 
 
-def given_replies(values: Sequence[Any], where: str) -> list[PlacedReply]:
-    """The replies that stand in a row.
-
-    Args:
-        where: names the row in messages.
+def given_replies(values: Sequence[Any]) -> list[PlacedReply]:
+    """The replies that stand in a row, under `replies`.
 
     Raises:
-        CompositionError: one is wrong.
+        ValidationError: one is wrong; with its path in the row's config.
     """
     out = []
     for index, value in enumerate(values):
-        place = f"{where}[{index}]"
         try:
-            out.append(PlacedReply(resolve_config(Reply, value), place))
+            out.append(PlacedReply(resolve_config(Reply, value), f"replies[{index}]"))
         except ValidationError as error:
-            at = f"{place}.{error.path}" if error.path else place
-            raise CompositionError(f"{at}: {error.problem}", hint=error.hint) from None
+            at = ".".join(filter(None, ("replies", str(index), error.path)))
+            raise ValidationError(error.problem, at, unknown=error.unknown, hint=error.hint) from None
     return out
 
 
