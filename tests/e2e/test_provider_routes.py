@@ -65,7 +65,9 @@ def test_a_wrong_key_that_is_echoed_is_masked(space: Workspace, route: Route) ->
 def test_no_key_is_4_and_names_the_variable(space: Workspace, route: Route, key: str | None) -> None:
     done = route.ask(space, "http://127.0.0.1:9", key=key, env={"GEMINI_API_KEY": "another"})
 
-    assert route.key_variable in failed(space, done, "MISSING_CREDENTIAL", 4)
+    line = failed(space, done, "MISSING_CREDENTIAL", 4)
+    assert f"set it with: export {route.key_variable}=…" in line
+    assert "choose another provider (agent-default-model in" in line
 
 
 @pytest.mark.parametrize("key", ["sk-ключ-0123456", "sk-two words-0123456", "sk-line\nbreak-0123456"])
@@ -115,12 +117,23 @@ def test_a_wrong_path_is_final(space: Workspace, route: Route) -> None:
 
 
 @every_route
+def test_a_base_url_that_leads_nowhere_is_told_with_the_path_that_was_asked_for(
+    space: Workspace, route: Route
+) -> None:
+    with serving(saying(response("404 Not Found", b'{"detail": "Not Found"}'))) as server:
+        line = failed(space, route.ask(space, f"http://127.0.0.1:{server.port}/x"), "HTTP_404")
+
+    assert line.endswith(f"HTTP_404: Not Found (asked for /x{route.path}: check the base URL)")
+
+
+@every_route
 def test_a_wrong_model_is_told_with_its_route(space: Workspace, route: Route) -> None:
     body = json.dumps({"error": {"type": "not_found_error", "message": f"model: {MODEL} does not exist"}})
     with serving(saying(response("404 Not Found", body.encode()))) as server:
         line = failed(space, route.ask(space, f"http://127.0.0.1:{server.port}", budget=2), "HTTP_404")
 
     assert MODEL in line and route.name in line and "agent-default-model" in line
+    assert "base URL" not in line
 
 
 @every_route

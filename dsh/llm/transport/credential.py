@@ -82,7 +82,8 @@ def find_key(sources: KeySources, ref: str, provider: str) -> ProviderKey:
             "MISSING_CREDENTIAL",
             f"no API key for {provider}: {ref} is not set (looked in the environment, "
             f"{home_label()}/.credentials.yaml, ./.env and {home_label()}/.env); "
-            f"set it with: export {ref}=…, or try the program without a key: dsh --profile demo",
+            f"set it with: export {ref}=…, choose another provider (agent-default-model in "
+            f"{home_label()}/settings.yaml), or try the program without a key: dsh --profile demo",
         )
     if not (key.isascii() and key.isprintable() and " " not in key):
         raise LlmError.of(

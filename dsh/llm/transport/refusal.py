@@ -4,6 +4,7 @@ Loaded when something fails: the patterns that tell one failure from another are
 """
 
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -84,6 +85,9 @@ class Refusal:
         if failure.code == "AUTH":
             sent = self._endpoint.secret
             message += f" (the key came from {self._endpoint.key_origin})" if sent else " (no key was sent)"
+        if failure.status in (404, 405) and "model" not in message.lower():
+            path = self.shown(urlsplit(self._endpoint.url).path)
+            message += f" (asked for {path}: check the base URL)"
         if wait_ms is not None and longest_ms is not None and wait_ms > longest_ms:
             message += (
                 f" (the provider asks to wait {wait_ms / 1000:g} s, longer than maxProviderDelayMs allows)"
