@@ -11,6 +11,8 @@ from dsh.llm.transport.body import encode_wire
 from dsh.session.message import Block, Message, ToolSchema
 
 NO_OUTPUT = "(no output)"
+NAMELESS = "unknown"
+"""The name of a call that its model gave none: servers refuse a history with an empty one."""
 BRIDGE = "I have the results of the tools."
 """The assistant's message after results, for servers that want one there."""
 
@@ -87,12 +89,12 @@ class WireMessages:
                 {
                     "id": call["id"],
                     "type": "function",
-                    "function": {"name": call["name"], "arguments": call["arguments"]},
+                    "function": {"name": call["name"] or NAMELESS, "arguments": call["arguments"]},
                 }
                 for call in calls
             ]
             if self._dialect.tool_name:
-                self._tools.update((call["id"], call["name"]) for call in calls)
+                self._tools.update((call["id"], call["name"] or NAMELESS) for call in calls)
         return wire
 
     def _reasoning(self, message: Message) -> str:
