@@ -7,7 +7,6 @@ front of whatever adapter there is. More calls or sessions than were recorded fa
 
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -19,12 +18,11 @@ from dsh.errors import CompositionError
 from dsh.kernel import Context
 from dsh.llm.registry import LLM, LLM_STREAM
 from dsh.llm.request import LlmRequest
-from dsh.llm.script.binding import Scripts
 from dsh.llm.script.error import ScriptError
-from dsh.llm.script.model import ScriptModel, check_models
 from dsh.llm.script.override import read_override
 from dsh.llm.script.player import ScriptAdapter, finished
-from dsh.llm.script.recording import Recording, read_recording
+from dsh.llm.script.recording import Recording, read_recording, scripts_of
+from dsh.llm.script.row import ScriptModel, check_models, script_path
 from dsh.llm.script.service import MODEL_SCRIPT, provide_script
 from dsh.session.chunk import Chunk
 
@@ -71,7 +69,7 @@ def apply(ctx: Context, config: Config) -> None:
     """
     try:
         recordings = _recordings(ctx, config)
-        scripts = Scripts(recordings[0], recordings[1:])
+        scripts = scripts_of(recordings[0], recordings[1:])
     except ScriptError as error:
         raise CompositionError(str(error), code=error.code, hint=error.hint) from None
     stated = [model.info(route) for route, given in config.providers.items() for model in given.models]
@@ -82,15 +80,15 @@ def apply(ctx: Context, config: Config) -> None:
         policies={name: policy for one in reversed(recordings) for name, policy in one.policies.items()},
         names={route: given.display_name or route for route, given in config.providers.items()},
     )
-    provide_script(ctx, scripts)
-    if config.providers:
-        ctx.use(LLM).register_adapter(list(config.providers), adapter)
-        return
 
     def answer(request: LlmRequest, following: Callable[[], AsyncIterator[Chunk]]) -> AsyncIterator[Chunk]:
         return finished(adapter, request)
 
-    ctx.on(LLM_STREAM, answer, global_=True)
+    if config.providers:
+        ctx.use(LLM).register_adapter(list(config.providers), adapter)
+    else:
+        ctx.on(LLM_STREAM, answer, global_=True)
+    provide_script(ctx, scripts)
 
 
 def _recordings(ctx: Context, config: Config) -> list[Recording]:
@@ -106,13 +104,9 @@ def _recordings(ctx: Context, config: Config) -> list[Recording]:
     children: Sequence[str] = config.child_files or ()
     if config.child_files is None:
         children = [path for path in variable(CHILDREN).split(os.pathsep) if path]
-    parent = read_recording(_path(file))
-    others = [read_recording(_path(path), is_child=True) for path in children]
+    parent = read_recording(script_path(file))
+    others = [read_recording(script_path(path), is_child=True) for path in children]
     if override := config.override_file or variable(OVERRIDE):
-        calls = tuple(read_override(_path(override), parent.calls))
+        calls = tuple(read_override(script_path(override), parent.calls))
         parent = msgspec.structs.replace(parent, calls=calls)
     return [parent, *others]
-
-
-def _path(text: str) -> Path:
-    return Path(text).expanduser().absolute()

@@ -4,7 +4,6 @@ The replies stand in a YAML file or in the row itself; the grammar is that of `d
 no shipped bundle: a composition that wants it inserts it.
 """
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -14,7 +13,7 @@ from dsh.capabilities.bounds import MAX_TIMER_MS, Amount, NonEmpty
 from dsh.kernel import Context
 from dsh.llm.registry import LLM
 from dsh.llm.retry import RetryConfig
-from dsh.llm.script.model import ScriptModel, check_models
+from dsh.llm.script.row import ScriptModel, check_models, script_path
 from dsh.llm.script.script_file import given_replies, read_replies
 from dsh.llm.script.scripted import DELTA_CHARS, ScriptedAdapter
 from dsh.llm.script.service import MODEL_SCRIPT, provide_script
@@ -63,7 +62,7 @@ def apply(ctx: Context, config: Config) -> None:
         CompositionError: the script is wrong, with file, line and column.
     """
     if config.file is not None:
-        replies = read_replies(Path(config.file).expanduser().absolute())
+        replies = read_replies(script_path(config.file))
     else:
         replies = given_replies(config.replies or ())
     adapter = ScriptedAdapter(

@@ -6,10 +6,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from dsh.kernel import CancelToken
-from dsh.llm.adapter import LlmAdapter
+from dsh.llm.adapter import LlmAdapter, ModelInfo
 from dsh.llm.failure import LlmError
 from dsh.llm.grammar import StreamGrammar
 from dsh.llm.request import LlmCallConfig, LlmRequest, Purpose
+from dsh.llm.script.player import Script, ScriptAdapter, Scripts
 from dsh.session.assembler import BlockAssembler
 from dsh.session.chunk import Chunk
 from dsh.session.event import SessionEvent
@@ -49,6 +50,11 @@ def request(
         purpose=purpose,
         system=system,
     )
+
+
+def adapter_of(script: Script, models: Iterable[ModelInfo] = (), **options: Any) -> ScriptAdapter:
+    """A script as the adapter of every session."""
+    return ScriptAdapter(Scripts([script]), models, **options)
 
 
 async def chunks_of(adapter: LlmAdapter, asked: LlmRequest | None = None) -> list[Chunk]:

@@ -13,9 +13,8 @@ from dsh.llm.script.call import Call, check_whole
 from dsh.llm.script.derive import derived_calls, recorded_calls
 from dsh.llm.script.entry import Chunks, Hang, Throw
 from dsh.llm.script.error import ScriptError
-from dsh.llm.script.player import Script, ScriptAdapter
-from dsh.llm.script.policy import recorded_policies
-from dsh.llm.script.route import recorded_models
+from dsh.llm.script.player import Script
+from dsh.llm.script.route import recorded_models, recorded_policies
 from dsh.plugins import llm_retry, session_title, session_title_llm
 from dsh.session.chunk import BlockEnd, BlockStart, Chunk, Finish, TextDelta, UsageChunk, chunk_to_json
 from dsh.session.event import SessionEvent
@@ -24,7 +23,7 @@ from dsh.session.projection.price import Price
 from dsh.session.value import encode, freeze
 from tests.agent.kit import Item, Loop, calls, data_of, ends, failed, loop, text, thought
 from tests.aio import aio
-from tests.llm.script_kit import masked
+from tests.llm.script_kit import adapter_of, masked
 
 TITLE = {"fallbackMaxWords": 5, "fallbackMaxBytes": 40, "maxTitleBytes": 80}
 ROWS = [(llm_retry, {}), (session_title, TITLE)]
@@ -133,7 +132,7 @@ async def test_a_replay_makes_the_same_log(story: str) -> None:
     recorded = await run(Model(*STORIES[story]), prompted)
     script = Script(recorded_calls(recorded.entries()))
     events = list(recorded.events())
-    adapter = ScriptAdapter(script, recorded_models(events), policies=recorded_policies(events))
+    adapter = adapter_of(script, recorded_models(events), policies=recorded_policies(events))
 
     replayed = await run(adapter, prompted)
 
@@ -146,7 +145,7 @@ async def test_a_replay_without_retries_stays_without() -> None:
     """The log names no policy where nothing was repeated; that it was not says enough."""
     recorded = await run(Model(failed("SERVER"), text("b"), policy=RetryPolicy(max_retries=0)), prompted)
     events = list(recorded.events())
-    adapter = ScriptAdapter(
+    adapter = adapter_of(
         Script(recorded_calls(events)), recorded_models(events), policies=recorded_policies(events)
     )
 

@@ -15,11 +15,11 @@ from dsh.llm.script.placeholder import (
     readable_text,
     request_text,
 )
-from dsh.llm.script.player import Script, ScriptAdapter
+from dsh.llm.script.player import Script
 from dsh.session.chunk import BlockEnd, BlockStart, Finish, ReasoningDelta, TextDelta, ToolCallDelta
 from dsh.session.message import assistant_message, tool_result_message, user_message
 from tests.aio import aio
-from tests.llm.script_kit import refused, request
+from tests.llm.script_kit import adapter_of, refused, request
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ async def test_every_string_of_a_scripted_reply_is_filled() -> None:
             Finish({"kind": "error", "failure": {"code": "X", "message": mark}}),
         )
     )
-    adapter = ScriptAdapter(Script([Call(entry=entry)]))
+    adapter = adapter_of(Script([Call(entry=entry)]))
 
     got = [chunk async for chunk in adapter.stream(request(*HISTORY))]
     assert "{{" not in repr(got)
@@ -107,7 +107,7 @@ async def test_every_string_of_a_scripted_reply_is_filled() -> None:
 
 @aio
 async def test_a_placeholder_without_a_match_fails_the_call() -> None:
-    adapter = ScriptAdapter(Script([Call(entry=Chunks((TextDelta(0, "{{fromRequest:nowhere}}"),)))]))
+    adapter = adapter_of(Script([Call(entry=Chunks((TextDelta(0, "{{fromRequest:nowhere}}"),)))]))
 
     async with refused("SCRIPT_PLACEHOLDER"):
         async for _ in adapter.stream(request()):
@@ -124,7 +124,7 @@ def test_text_without_a_placeholder_is_left_alone(text: str, searched: str) -> N
 @aio
 async def test_the_message_of_a_throw_is_filled_too() -> None:
     failure = LlmFailure("no {{fromRequest:(/tmp/\\w+)}}", "X")
-    adapter = ScriptAdapter(Script([Call(entry=Throw((), failure))]))
+    adapter = adapter_of(Script([Call(entry=Throw((), failure))]))
 
     async with refused("X") as caught:
         async for _ in adapter.stream(request(*HISTORY)):

@@ -12,16 +12,15 @@ from hypothesis import strategies as st
 from dsh.kernel import CancelToken
 from dsh.llm.adapter import ModelInfo
 from dsh.llm.failure import LlmError, LlmFailure
-from dsh.llm.script.binding import Scripts
 from dsh.llm.script.call import Call
-from dsh.llm.script.entry import PARTIAL, Chunks, Hang, Throw
+from dsh.llm.script.entry import PARTIAL, Chunks, Hang, Throw, play
 from dsh.llm.script.error import ScriptError
-from dsh.llm.script.player import Script, ScriptAdapter, finished, play
-from dsh.llm.script.recording import Recording
+from dsh.llm.script.player import Script, ScriptAdapter, finished
+from dsh.llm.script.recording import Recording, scripts_of
 from dsh.llm.stream import close_stream
 from dsh.session.chunk import BlockEnd, BlockStart, Chunk, Finish, TextDelta
 from tests.aio import aio, aio_in_virtual_time
-from tests.llm.script_kit import chunks_of, refused, request
+from tests.llm.script_kit import adapter_of, chunks_of, refused, request
 
 STOP = Finish({"kind": "stop"})
 
@@ -47,7 +46,7 @@ def recording(name: str, created_at: int, *texts: str) -> Recording:
 @aio
 async def test_each_call_gets_the_next_entry_and_one_too_many_fails() -> None:
     script = Script([Call(entry=reply("a")), Call(entry=reply("b"))], name="x.jsonl")
-    adapter = ScriptAdapter(script)
+    adapter = adapter_of(script)
 
     assert [await said(adapter), await said(adapter)] == ["a", "b"]
     async with refused("SCRIPT_EXHAUSTED") as caught:
@@ -58,7 +57,7 @@ async def test_each_call_gets_the_next_entry_and_one_too_many_fails() -> None:
 
 @aio
 async def test_a_failure_of_the_script_is_not_one_that_is_retried() -> None:
-    codes = ScriptAdapter(Script([])).retry_policy("p").retryable_codes
+    codes = adapter_of(Script([])).retry_policy("p").retryable_codes
 
     assert not [code for code in codes if code.startswith("SCRIPT_")]
 
@@ -66,7 +65,7 @@ async def test_a_failure_of_the_script_is_not_one_that_is_retried() -> None:
 @aio
 async def test_fewer_calls_than_recorded_are_told() -> None:
     script = Script([Call(entry=reply("a"), seq=3), Call(entry=reply("b"), seq=9)], name="x")
-    await said(ScriptAdapter(script))
+    await said(adapter_of(script))
 
     with pytest.raises(ScriptError, match=r"1 of the calls of x .* at seq 9") as caught:
         script.assert_consumed()
@@ -75,7 +74,7 @@ async def test_fewer_calls_than_recorded_are_told() -> None:
 
 @aio
 async def test_a_call_for_another_purpose_than_recorded_fails() -> None:
-    adapter = ScriptAdapter(Script([Call(entry=reply("gist"), purpose="compaction", seq=7)]))
+    adapter = adapter_of(Script([Call(entry=reply("gist"), purpose="compaction", seq=7)]))
 
     async with refused("SCRIPT_EXHAUSTED") as caught:
         await said(adapter)
@@ -92,10 +91,10 @@ async def test_what_need_not_be_called_is_passed_over() -> None:
     ]
 
     script = Script(calls)
-    assert await said(ScriptAdapter(script)) == "b"
+    assert await said(adapter_of(script)) == "b"
     script.assert_consumed()
     async with refused("NOT_RECORDED"):
-        await said(ScriptAdapter(Script(calls)), purpose="compaction")
+        await said(adapter_of(Script(calls)), purpose="compaction")
 
 
 @aio
@@ -105,7 +104,7 @@ async def test_titles_have_an_order_of_their_own() -> None:
         Call(entry=reply("Title"), purpose="session-title"),
         Call(entry=reply("b"), purpose="turn"),
     ]
-    adapter = ScriptAdapter(Script(calls))
+    adapter = adapter_of(Script(calls))
 
     assert await said(adapter, purpose="session-title") == "Title"
     assert [await said(adapter), await said(adapter)] == ["a", "b"]
@@ -189,7 +188,7 @@ async def test_a_stream_that_is_left_early_ends() -> None:
 @aio
 async def test_in_front_of_the_adapters_a_throw_is_a_finish() -> None:
     failure = LlmFailure("no", "SERVER", 500)
-    adapter = ScriptAdapter(Script([Call(entry=Throw((), failure)), Call(entry=Hang(()))]))
+    adapter = adapter_of(Script([Call(entry=Throw((), failure)), Call(entry=Hang(()))]))
     first = [chunk async for chunk in finished(adapter, request())]
     signal = CancelToken()
     signal.cancel("now")
@@ -204,7 +203,7 @@ async def test_in_front_of_the_adapters_a_throw_is_a_finish() -> None:
 async def test_live_sessions_claim_the_recorded_ones_in_order_of_their_first_call() -> None:
     """The parent's comes first, then the children's by time, ids deciding between equals."""
     children = [recording("z", 5, "z1"), recording("b", 3, "b1"), recording("a", 5, "a1")]
-    scripts = Scripts(recording("parent", 9, "p1", "p2"), children)
+    scripts = scripts_of(recording("parent", 9, "p1", "p2"), children)
     adapter = ScriptAdapter(scripts)
 
     heard = [await said(adapter, session_id=name) for name in ("live", "c1", "c2", "live", "c3")]
@@ -216,14 +215,14 @@ async def test_live_sessions_claim_the_recorded_ones_in_order_of_their_first_cal
 
 @aio
 async def test_calls_without_a_session_share_one_script() -> None:
-    scripts = Scripts(recording("parent", 0, "p1", "p2"))
+    scripts = scripts_of(recording("parent", 0, "p1", "p2"), [])
     adapter = ScriptAdapter(scripts)
 
     assert [await said(adapter, session_id=None) for _ in range(2)] == ["p1", "p2"]
 
 
 def test_a_session_that_never_called_is_missed() -> None:
-    scripts = Scripts(recording("parent", 0), [recording("child", 1, "c1")])
+    scripts = scripts_of(recording("parent", 0), [recording("child", 1, "c1")])
 
     with pytest.raises(ScriptError, match="child"):
         scripts.assert_consumed()
@@ -235,7 +234,7 @@ async def test_a_model_is_known_as_it_was_at_the_next_call() -> None:
         return ModelInfo(provider="p", id="m", name="m", default_max_tokens=limit)
 
     script = Script([Call(entry=reply("a"), model=info(1)), Call(entry=reply("b"), model=info(2))])
-    adapter = ScriptAdapter(script, [info(2)], names={"p": "Shown"})
+    adapter = adapter_of(script, [info(2)], names={"p": "Shown"})
 
     assert adapter.resolve_model("p", "m").default_max_tokens == 1
     await said(adapter)
@@ -263,5 +262,5 @@ def test_in_a_script_every_needed_call_is_taken_in_order_or_missed(purposes: lis
 
 @aio
 async def test_the_chunks_keep_to_the_grammar() -> None:
-    assert await chunks_of(ScriptAdapter(Script([Call(entry=reply("a"))]))) == list(reply("a").chunks)
+    assert await chunks_of(adapter_of(Script([Call(entry=reply("a"))]))) == list(reply("a").chunks)
     assert issubclass(ScriptError, LlmError)

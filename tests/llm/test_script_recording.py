@@ -13,8 +13,8 @@ from msgspec import UNSET, UnsetType
 from dsh.llm.adapter import RetryPolicy
 from dsh.llm.retry import policy_key
 from dsh.llm.script.error import ScriptError
-from dsh.llm.script.policy import policy_from_key, recorded_policies
 from dsh.llm.script.recording import read_recording
+from dsh.llm.script.route import policy_from_key, recorded_policies
 from dsh.persistence.jsonl.frames import encode_frame
 from dsh.session.chunk import (
     BlockEnd,

@@ -1,10 +1,15 @@
 """What a scripted model does in one call: a reply, a reply that breaks off, or silence until a cancel."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
 
-from dsh.llm.failure import LlmFailure
+from dsh.kernel import Cancelled, CancelToken
+from dsh.llm.failure import LlmError, LlmFailure
+from dsh.llm.script.error import INVALID, ScriptError
 from dsh.session.chunk import BlockStart, Chunk, TextDelta
 
 PARTIAL: tuple[Chunk, ...] = (BlockStart(0, "text"), TextDelta(0, "partial"))
@@ -33,3 +38,49 @@ class Hang(msgspec.Struct, frozen=True):
 
 
 ScriptEntry: TypeAlias = Chunks | Throw | Hang
+
+
+async def play(entry: ScriptEntry, signal: CancelToken | None, *, pace_ms: float = 0) -> AsyncIterator[Chunk]:
+    """The chunks of an entry.
+
+    Args:
+        pace_ms: how long to wait before each chunk.
+
+    Raises:
+        LlmError: `ABORTED`, the caller cancelled; or what the entry throws.
+        ScriptError: `SCRIPT_INVALID`, the file that tells of a hang cannot be written.
+    """
+    signal = signal or CancelToken()
+    try:
+        for chunk in entry.chunks:
+            signal.raise_if_cancelled()
+            if pace_ms > 0:
+                await signal.sleep(pace_ms / 1000)
+            yield chunk
+        signal.raise_if_cancelled()
+        if isinstance(entry, Hang):
+            _tell(entry.ready_file)
+            await _cancellation(signal)
+    except Cancelled:
+        raise LlmError.of("ABORTED", "the request was cancelled") from None
+    if isinstance(entry, Throw):
+        raise LlmError(entry.failure)
+
+
+def _tell(ready_file: str | None) -> None:
+    if ready_file is not None:
+        try:
+            Path(ready_file).write_text("ready\n", encoding="utf-8")
+        except (OSError, ValueError) as error:
+            told = error.strerror if isinstance(error, OSError) else str(error)
+            raise ScriptError(INVALID, f"readyFile {ready_file!r} cannot be written: {told}") from None
+
+
+async def _cancellation(signal: CancelToken) -> None:
+    gate = asyncio.Event()
+    undo = signal.on_cancel(lambda _: gate.set())
+    try:
+        await gate.wait()
+    finally:
+        undo()
+    signal.raise_if_cancelled()

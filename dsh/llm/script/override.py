@@ -14,6 +14,7 @@ from dsh.llm.failure import LlmFailure
 from dsh.llm.script.call import Call
 from dsh.llm.script.entry import PARTIAL, Chunks, Hang, ScriptEntry, Throw
 from dsh.llm.script.error import INVALID, ScriptError
+from dsh.llm.script.recording import read_regular
 from dsh.session.chunk import Chunk, chunk_from_json
 from dsh.session.error import InvalidEvent, JsonError
 from dsh.session.value import decode_strict
@@ -58,11 +59,12 @@ def read_override(path: Path, calls: Sequence[Call]) -> list[Call]:
         ScriptError: `SCRIPT_INVALID`, it is not what an override must be, or cannot be read.
     """
     try:
-        data = path.read_bytes()
+        data = read_regular(path)
     except FileNotFoundError:
         return list(calls)
-    except OSError as error:
-        raise _wrong(path, f"cannot be read: {error.strerror}") from None
+    except (OSError, ValueError) as error:
+        told = error.strerror if isinstance(error, OSError) else str(error)
+        raise _wrong(path, f"cannot be read: {told}") from None
     try:
         return overridden(calls, decode_strict(data))
     except (JsonError, ScriptError) as error:

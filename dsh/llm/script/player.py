@@ -1,17 +1,13 @@
-"""Plays a script: the next entry for each call, chunk by chunk (`spec/llm.md` §8)."""
+"""Scripts as a model: which script and which call of it answers a request (`spec/llm.md` §8)."""
 
-import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
-from pathlib import Path
-from typing import Protocol
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
-from dsh.kernel import Cancelled, CancelToken
 from dsh.llm.adapter import LlmAdapter, ModelInfo, ProviderInfo, RetryPolicy
 from dsh.llm.failure import LlmError
 from dsh.llm.request import LlmRequest
 from dsh.llm.script.call import Call
-from dsh.llm.script.entry import Hang, ScriptEntry, Throw
-from dsh.llm.script.error import EXHAUSTED, UNCONSUMED, ScriptError
+from dsh.llm.script.entry import play
+from dsh.llm.script.error import EXHAUSTED, UNCONSUMED, UNRECORDED_SESSION, ScriptError
 from dsh.llm.script.placeholder import filled_entry
 from dsh.llm.stream import close_stream
 from dsh.session.chunk import Chunk, Finish
@@ -64,15 +60,6 @@ class Script:
             EXHAUSTED, f"the model is asked for {asked}, but {found}", hint="record the session again"
         )
 
-    def of(self, session_id: str | None) -> "Script":
-        """Itself, whoever calls."""
-        return self
-
-    @property
-    def sole(self) -> "Script":
-        """Itself."""
-        return self
-
     @property
     def following(self) -> Call | None:
         """The call that comes next in the turns; None at the end."""
@@ -100,13 +87,49 @@ class Script:
             )
 
 
-class ScriptSource(Protocol):
-    """Where the script of a session is found: one script, or several by session (`binding.Scripts`)."""
+class Scripts:
+    """The scripts of a recorded session and its children, in the order in which they are claimed. State: who
+    has claimed which.
 
-    def of(self, session_id: str | None) -> Script: ...
+    Live ids are new ones, so order decides: each live session claims the next script at its first call. Calls
+    without a session share one.
+    """
+
+    def __init__(self, scripts: Sequence[Script]) -> None:
+        self._scripts = tuple(scripts)
+        self._claimed: dict[str | None, Script] = {}
+
+    def of(self, session_id: str | None) -> Script:
+        """The script of a live session.
+
+        Raises:
+            ScriptError: `SCRIPT_UNRECORDED_SESSION`, there are more sessions than scripts.
+        """
+        script = self._claimed.get(session_id)
+        if script is None:
+            number = len(self._claimed)
+            if number == len(self._scripts):
+                raise ScriptError(
+                    UNRECORDED_SESSION,
+                    f"a session calls the model that was not recorded; there are recordings of {number}",
+                    hint="record the session again, with its children",
+                )
+            script = self._claimed[session_id] = self._scripts[number]
+        return script
 
     @property
-    def sole(self) -> Script | None: ...
+    def sole(self) -> Script | None:
+        """The only script, where there is one alone."""
+        return self._scripts[0] if len(self._scripts) == 1 else None
+
+    def assert_consumed(self) -> None:
+        """Check that every recorded call was made.
+
+        Raises:
+            ScriptError: `SCRIPT_UNCONSUMED`.
+        """
+        for script in self._scripts:
+            script.assert_consumed()
 
 
 class ScriptAdapter(LlmAdapter):
@@ -114,7 +137,7 @@ class ScriptAdapter(LlmAdapter):
 
     def __init__(
         self,
-        scripts: ScriptSource,
+        scripts: Scripts,
         models: Iterable[ModelInfo] = (),
         *,
         pace_ms: float = 0,
@@ -176,44 +199,3 @@ async def finished(adapter: LlmAdapter, request: LlmRequest) -> AsyncIterator[Ch
         yield Finish({"kind": kind, "failure": error.failure.to_json()})
     finally:
         await close_stream(chunks)
-
-
-async def play(entry: ScriptEntry, signal: CancelToken | None, *, pace_ms: float = 0) -> AsyncIterator[Chunk]:
-    """The chunks of an entry.
-
-    Args:
-        pace_ms: how long to wait before each chunk.
-
-    Raises:
-        LlmError: `ABORTED`, the caller cancelled; or what the entry throws.
-    """
-    signal = signal or CancelToken()
-    try:
-        for chunk in entry.chunks:
-            signal.raise_if_cancelled()
-            if pace_ms > 0:
-                await signal.sleep(pace_ms / 1000)
-            yield chunk
-        signal.raise_if_cancelled()
-        if isinstance(entry, Hang):
-            _tell(entry.ready_file)
-            await _cancellation(signal)
-    except Cancelled:
-        raise LlmError.of("ABORTED", "the request was cancelled") from None
-    if isinstance(entry, Throw):
-        raise LlmError(entry.failure)
-
-
-def _tell(ready_file: str | None) -> None:
-    if ready_file is not None:
-        Path(ready_file).write_text("ready\n", encoding="utf-8")
-
-
-async def _cancellation(signal: CancelToken) -> None:
-    gate = asyncio.Event()
-    undo = signal.on_cancel(lambda _: gate.set())
-    try:
-        await gate.wait()
-    finally:
-        undo()
-    signal.raise_if_cancelled()

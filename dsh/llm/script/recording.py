@@ -3,6 +3,8 @@
 Only what model calls are made of is looked at; a fixture need not be a log that opens. zstd is read as well.
 """
 
+import errno
+import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,11 +12,11 @@ from typing import Any
 import msgspec
 
 from dsh.llm.adapter import ModelInfo, RetryPolicy
-from dsh.llm.script.call import Call
+from dsh.llm.script.call import Call, check_whole
 from dsh.llm.script.derive import derived_calls
 from dsh.llm.script.error import INVALID, ScriptError
-from dsh.llm.script.policy import recorded_policies
-from dsh.llm.script.route import recorded_models
+from dsh.llm.script.player import Script, Scripts
+from dsh.llm.script.route import recorded_models, recorded_policies
 from dsh.persistence.jsonl.frames import MAGIC, FrameDefect, decode_frame, scan_frames
 from dsh.session.chunk_row import is_row, row_to_run
 from dsh.session.error import InvalidEvent, JsonError
@@ -45,7 +47,7 @@ def read_recording(path: Path, *, is_child: bool = False) -> Recording:
     """
     try:
         text = _text(path)
-    except (OSError, FrameDefect) as error:
+    except (OSError, ValueError, FrameDefect) as error:
         told = error.strerror if isinstance(error, OSError) else str(error)
         raise ScriptError(INVALID, f"{path}: cannot be read: {told}") from None
     lines = text.split(b"\n")
@@ -61,8 +63,35 @@ def read_recording(path: Path, *, is_child: bool = False) -> Recording:
     return Recording(str(path), str(header.get("id", "")), created_at, tuple(calls), models, policies)
 
 
+def scripts_of(parent: Recording, children: Sequence[Recording]) -> Scripts:
+    """The scripts in the order in which live sessions claim them: the parent's, then those of children by the
+    time they were made, ids deciding between equals.
+
+    Raises:
+        ScriptError: `SCRIPT_UNFINISHED_CALL`.
+    """
+    ordered = [parent, *sorted(children, key=lambda child: (child.created_at, child.session_id))]
+    for recording in ordered:
+        check_whole(recording.calls)
+    return Scripts([Script(recording.calls, name=recording.name) for recording in ordered])
+
+
+def read_regular(path: Path) -> bytes:
+    """The bytes of a file that is one; a device or a pipe may never end.
+
+    Raises:
+        OSError: it cannot be read, or is none.
+        ValueError: the path holds a NUL.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file")
+    return path.read_bytes()
+
+
 def _text(path: Path) -> bytes:
-    data = path.read_bytes()
+    data = read_regular(path)
+    if not data:
+        raise ScriptError(INVALID, f"{path}: the file is empty; a session begins with a header")
     if not data.startswith(MAGIC):
         return data
     frames, torn = scan_frames(data)

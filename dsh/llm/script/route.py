@@ -1,11 +1,14 @@
-"""Which model a log asks, and what the adapter of that time knew of it: window, defaults, efforts, price."""
+"""What a log tells of its routes: each model's window, defaults, efforts and price, as the adapter of that time
+knew them, and the retry policy, so that a replay repeats the requests that were repeated."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
-from dsh.llm.adapter import EffortInfo, ModelInfo, ReasoningInfo
+from dsh.errors import DshError
+from dsh.llm.adapter import DEFAULT_RETRYABLE_CODES, EffortInfo, ModelInfo, ReasoningInfo, RetryPolicy
+from dsh.llm.retry import Backoff, RetryConfig
 from dsh.session.event import SessionEvent
 from dsh.session.projection.price import Price
 from dsh.session.projection.request_usage import REQUEST_USAGE
@@ -30,7 +33,6 @@ class RouteReader:
         elif event.type == "request/context" and (at := _route(event.data)) is not None:
             self._at = at
             self._windows[at] = event.data.get("contextWindow")
-
         elif event.type == REQUEST_USAGE and (at := _route(event.data)) is not None:
             self._prices[at] = _price(event.data.get("price"))
 
@@ -101,3 +103,46 @@ def recorded_models(events: Iterable[SessionEvent]) -> tuple[ModelInfo, ...]:
     for event in events:
         reader.see(event)
     return reader.models
+
+
+def recorded_policies(events: Iterable[SessionEvent]) -> dict[str, RetryPolicy]:
+    """The last known policy of each provider.
+
+    `llm/retry` names it. Where a failure that the default policy repeats ended its turn and the log holds no
+    retry of that provider, there were none. A provider without an entry had no failure to tell by.
+    """
+    named: dict[str, RetryPolicy] = {}
+    without: set[str] = set()
+    routes, failed = RouteReader(), ""
+    for event in events:
+        data = event.data
+        if event.type in ("request/header", "request/context"):
+            routes.see(event)
+        elif event.type == "llm/retry":
+            failed = ""
+            if (policy := policy_from_key(str(data.get("policyKey")))) is not None:
+                named[str(data.get("provider"))] = policy
+        elif event.type == "assistant/chunk":
+            chunk = data["chunk"]
+            if chunk.get("type") == "finish":
+                failed = str((chunk["reason"].get("failure") or {}).get("code", ""))
+        elif event.type == "turn/end":
+            if failed in DEFAULT_RETRYABLE_CODES and data["reason"].get("kind") == "error":
+                without.add("" if routes.model is None else routes.model.provider)
+            failed = ""
+    return {**{name: RetryPolicy(max_retries=0) for name in without}, **named}
+
+
+def policy_from_key(key: str) -> RetryPolicy | None:
+    """The policy that a `policyKey` names; None where it names none."""
+    try:
+        parts: Any = msgspec.json.decode(key)
+        mode, (initial, most, jitter) = parts[0], parts[-3:]
+        backoff = Backoff(initial_delay_ms=initial, max_delay_ms=most, jitter_ratio=jitter)
+        if mode == "always" and len(parts) == 4:
+            return RetryConfig(mode="always", backoff=backoff).policy()
+        if mode == "normal" and len(parts) == 6:
+            return RetryConfig(max_retries=parts[1], retryable_codes=parts[2], backoff=backoff).policy()
+    except (msgspec.DecodeError, TypeError, ValueError, AttributeError, KeyError, IndexError, DshError):
+        return None
+    return None

@@ -7,9 +7,9 @@ from dsh.kernel import Cancelled, CancelToken
 from dsh.llm.adapter import LlmAdapter, ModelInfo, ProviderInfo, RetryPolicy
 from dsh.llm.failure import LlmError
 from dsh.llm.request import LlmRequest
+from dsh.llm.script.entry import play
 from dsh.llm.script.error import EXHAUSTED, UNCONSUMED, ScriptError
 from dsh.llm.script.placeholder import request_text
-from dsh.llm.script.player import play
 from dsh.llm.script.script_file import PlacedReply
 from dsh.llm.stream import close_stream
 from dsh.session.chunk import Chunk

@@ -1,10 +1,12 @@
-"""The models of a scripted route, as rows state them."""
+"""What the configurations of both rows have: the models of a route, and paths."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 
 from dsh.capabilities.bounds import Amount, NonEmpty
+from dsh.errors import CompositionError
 from dsh.llm.adapter import EffortInfo, ModelInfo, ReasoningInfo
 
 
@@ -56,3 +58,15 @@ def check_models(models: Sequence[ScriptModel]) -> None:
     ids = [model.id for model in models]
     if len(set(ids)) < len(ids):
         raise ValueError("models must stand once each")
+
+
+def script_path(text: str) -> Path:
+    """The file that a row names: `~` is a home, a relative path starts at the working directory.
+
+    Raises:
+        CompositionError: there is no such home.
+    """
+    try:
+        return Path(text).expanduser().absolute()
+    except RuntimeError:
+        raise CompositionError(f"{text}: nobody has the home of that name") from None
