@@ -47,7 +47,8 @@ def test_the_example_is_the_tool_of_the_readme() -> None:
 
 def test_the_patch_of_the_readme_changes_the_rows_it_names(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
-    (workspace.home / "dsh.patch.yml").write_text(blocks("yaml")[0], encoding="utf-8")
+    patch = next(block for block in blocks("yaml") if "bash-sandbox" in block)
+    (workspace.home / "dsh.patch.yml").write_text(patch, encoding="utf-8")
 
     finished = workspace.run("--dump-config")
 
@@ -55,6 +56,23 @@ def test_the_patch_of_the_readme_changes_the_rows_it_names(tmp_path: Path) -> No
     assert "timeoutMs: 300000" in finished.stdout
     assert "timeoutMs: 600000" in finished.stdout
     assert finished.stderr == ""
+
+
+@pytest.mark.parametrize("route", ["anthropic", "openai-compatible"])
+def test_a_model_is_chosen_as_the_readme_says(tmp_path: Path, route: str) -> None:
+    workspace = Workspace(tmp_path)
+    [choice] = [block for block in blocks("yaml") if block.startswith("agent-default-model:")]
+    settings = choice.replace("provider: anthropic", f"provider: {route}")
+    (workspace.home / "settings.yaml").write_text(settings, encoding="utf-8")
+    vendor = route.partition("-")[0].upper()
+
+    with MockModelServer(dialect="openai").in_thread() as server:
+        urls = {"ANTHROPIC_BASE_URL": server.anthropic_url, "OPENAI_BASE_URL": server.base_url}
+        finished = workspace.run("run", "say hello", env={f"{vendor}_API_KEY": "k", **urls})
+
+    assert (finished.code, finished.stdout) == (0, "Hello from the mock model.\n")
+    assert [request.body["model"] for request in server.requests] == ["claude-sonnet-4-5"]
+    assert f"{vendor}_API_KEY" in README
 
 
 def test_every_exit_code_of_the_readme_is_one_of_ours() -> None:
