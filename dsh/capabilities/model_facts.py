@@ -16,6 +16,9 @@ NAMESPACE = "models"
 """The section of the settings that maps routes, `<provider>/<model>`, to facts."""
 
 Modalities = tuple[Literal["text", "image"], ...]
+SETTINGS_FILE = "settings.yaml"
+"""The document's name in the home, where the row `settings` is not told otherwise."""
+
 TokenLimit = Annotated[int, msgspec.Meta(ge=1, le=MAX_SAFE_INT)]
 
 
@@ -49,6 +52,12 @@ def layered(*sources: ModelFacts | None) -> ModelFacts:
     return ModelFacts(**first)
 
 
+def is_route(text: str) -> bool:
+    """Whether a text names a provider and a model; the model's id may hold slashes."""
+    provider, _, model = text.partition("/")
+    return bool(provider and model)
+
+
 def check_routes(routes: Iterable[str]) -> None:
     """Refuse a key that can be no route.
 
@@ -56,8 +65,7 @@ def check_routes(routes: Iterable[str]) -> None:
         ValueError: one lacks its provider or its model. The message begins with the key.
     """
     for route in routes:
-        provider, _, model = route.partition("/")
-        if not (provider and model):
+        if not is_route(route):
             raise ValueError(f"{route}: no route is named so; write <provider>/<model>")
 
 

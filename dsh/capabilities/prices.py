@@ -8,15 +8,12 @@ from typing import Any
 
 import msgspec
 
-from dsh.capabilities.model_facts import NAMESPACE, ModelFacts, check_routes, price_example
+from dsh.capabilities.model_facts import NAMESPACE, SETTINGS_FILE, ModelFacts, check_routes, price_example
 from dsh.composition.text.source import read_bytes
 from dsh.composition.text.yaml import YamlError, parse_yaml
 from dsh.composition.value import Map
 from dsh.errors import CompositionError
 from dsh.session.projection.price import Price
-
-SETTINGS_FILE = "settings.yaml"
-"""The document's name in the home, where the row `settings` is not told otherwise."""
 
 
 class PricesError(CompositionError):

@@ -86,20 +86,27 @@ async def _attempt(
 ) -> tuple[BlockAssembler, RetryPolicy]:
     call = await llm.prepare_call(request.config, signal)
     reply = BlockAssembler()
+
+    def log_usage() -> None:
+        if log is not None and reply.usage is not None:
+            route, purpose = call.config, request.purpose or "other"
+            used = usage_payload(
+                reply.usage, provider=route.provider, model=route.model, price=call.price, purpose=purpose
+            )
+            log.append(REQUEST_USAGE, used, ignorable=True)
+
     chunks = call.stream(msgspec.structs.replace(request, config=call.config), subject=subject)
     try:
         async for chunk in chunks:
             if signal.cancelled:
                 break
             reply.push(chunk)
+    except Exception:  # of a listener: what was used until then is paid for
+        log_usage()
+        raise
     finally:
         await close_stream(chunks)
-    if log is not None and reply.usage is not None:
-        route, purpose = call.config, request.purpose or "other"
-        used = usage_payload(
-            reply.usage, provider=route.provider, model=route.model, price=call.price, purpose=purpose
-        )
-        log.append(REQUEST_USAGE, used, ignorable=True)
+    log_usage()
     return reply, call.retry_policy
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dsh.llm.adapter import ModelInfo
 from dsh.llm.failure import LlmError
 from dsh.llm.request import LlmCallConfig
+from dsh.session.value import MAX_SAFE_INT
 
 
 def checked_model(provider: str, model: str, info: ModelInfo) -> ModelInfo:
@@ -19,9 +20,9 @@ def checked_model(provider: str, model: str, info: ModelInfo) -> ModelInfo:
         raise LlmError.of("INVALID_MODEL_INFO", f"{where}: its adapter describes {info.provider}/{info.id}")
     if info.input_modalities is not None and not all(info.input_modalities):
         raise LlmError.of("INVALID_MODEL_INFO", f"{where}: an input modality has no name")
-    if info.context_window is not None and info.context_window <= 0:
+    if info.context_window is not None and not 0 < info.context_window <= MAX_SAFE_INT:
         raise LlmError.of("INVALID_MODEL_CONTEXT", f"{where}: context window {info.context_window}")
-    if info.default_max_tokens is not None and info.default_max_tokens <= 0:
+    if info.default_max_tokens is not None and not 0 < info.default_max_tokens <= MAX_SAFE_INT:
         raise LlmError.of("INVALID_MODEL_MAX_TOKENS", f"{where}: default of {info.default_max_tokens} tokens")
     reasoning = info.reasoning
     if reasoning is not None:

@@ -30,7 +30,8 @@ def apply(ctx: Context, config: Config) -> None:
         llm, catalogue = ctx.get(LLM), ctx.get(MODEL_CATALOGUE)
         if llm is not None:
             try:
-                return llm.resolve_model_info(provider, model).price
+                if (price := llm.resolve_model_info(provider, model).price) is not None:
+                    return price
             except Exception as error:  # figures are shown without a cost, whatever an adapter does
                 # an LlmError says that no adapter serves the route any more
                 if not isinstance(error, LlmError) and provider not in told:

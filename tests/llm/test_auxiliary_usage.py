@@ -1,11 +1,17 @@
 """Calls beside the turns leave what they used in the log of their session."""
 
 import random
+from collections.abc import AsyncIterator
 from typing import Any
+
+import pytest
 
 from dsh.llm.adapter import ModelInfo
 from dsh.llm.auxiliary import ask
-from dsh.session.chunk import Finish, UsageChunk
+from dsh.llm.registry import LLM_STREAM
+from dsh.llm.request import LlmRequest
+from dsh.llm.stream import close_stream
+from dsh.session.chunk import Chunk, Finish, UsageChunk
 from dsh.session.log import Session
 from dsh.session.projection.price import Price
 from tests.aio import aio
@@ -46,6 +52,30 @@ async def test_an_attempt_that_failed_is_paid_for_too() -> None:
     rows = await logged([usage, Finish(failure)], failing("SERVER"), said("yes"))
 
     assert [data["usage"]["inputTokens"] for _, _, data in rows] == [9, 3]
+
+
+@aio
+async def test_what_was_used_until_a_listener_failed_is_paid_for() -> None:
+    llm, log = registry(Priced(said("yes"))), Session(header())
+
+    def limit(given: LlmRequest, following: Any) -> AsyncIterator[Chunk]:
+        async def limited() -> AsyncIterator[Chunk]:
+            chunks = following()
+            try:
+                async for chunk in chunks:
+                    yield chunk
+                    if isinstance(chunk, UsageChunk):
+                        raise PermissionError("that is enough")
+            finally:
+                await close_stream(chunks)
+
+        return limited()
+
+    llm.owner_ctx.on(LLM_STREAM, limit)
+    with pytest.raises(PermissionError, match="that is enough"):
+        await ask(llm, request(), log=log)
+
+    assert [event.data["costUsd"] for event in log.events()] == [4e-6]
 
 
 @aio

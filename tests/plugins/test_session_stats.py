@@ -99,6 +99,16 @@ async def test_the_adapter_of_the_route_knows_its_price_best() -> None:
 
 
 @aio
+async def test_where_the_adapter_knows_no_price_the_settings_may() -> None:
+    ctx, log = await mounted(MemoryStore({"models": PRICED}))
+    await settled(ctx.plugin(LlmRegistry, name="llm"))
+    ctx.use(LLM).register_adapter(["acme"], ScriptedModel())
+
+    assert cost(ctx, log) == pytest.approx(2.0)
+    await ctx.dispose()
+
+
+@aio
 async def test_an_adapter_that_fails_costs_nothing_but_its_price(caplog: pytest.LogCaptureFixture) -> None:
     ctx, log = await mounted(MemoryStore({"models": PRICED}))
     await settled(ctx.plugin(LlmRegistry, name="llm"))

@@ -44,6 +44,24 @@ def _as_json(request: RequestUsage, price_of: PriceOf) -> dict[str, Any]:
     }
 
 
+def with_costs(figures: Mapping[str, Any], requests: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The figures of a session with the costs of its requests, which know how long each was."""
+    known: dict[str, float] = {}
+    unknown: set[str] = set()
+    for request in requests:
+        route, cost = request["route"], request["costUsd"]
+        known[route] = known.get(route, 0.0) + (cost or 0.0)
+        if cost is None:
+            unknown.add(route)
+    tokens = {
+        route: {**used, "costUsd": None if route in unknown else known.get(route)}
+        for route, used in figures["tokens"].items()
+    }
+    total = math.fsum(known.values())
+    is_known = bool(known) and not unknown
+    return {**figures, "tokens": tokens, "costUsd": total if is_known else None, "knownCostUsd": total}
+
+
 def table(requests: Iterable[Mapping[str, Any]]) -> list[list[str]]:
     """The rows of a table, head first; kinds of tokens that nobody used have no column."""
     shown = list(requests)
@@ -69,5 +87,5 @@ def usd(cost: float) -> str:
     """An amount as people read it, with as many digits as a small one needs."""
     if cost >= 1:
         return f"${cost:,.2f}"
-    digits = 4 if cost == 0 or cost >= 0.001 else 1 - math.floor(math.log10(cost))
+    digits = 4 if cost < 1e-12 or cost >= 0.001 else 1 - math.floor(math.log10(cost))
     return f"${cost:.{digits}f}"

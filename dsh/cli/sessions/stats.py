@@ -1,8 +1,10 @@
 """`dsh sessions stats`: what a session used, how long it took, and when; or what its storage consists of."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from dsh.capabilities.model_facts import SETTINGS_FILE, is_route, price_example
 from dsh.cli.columns import padded, width
 from dsh.cli.report import describe
 from dsh.cli.sessions import requests as one_by_one
@@ -49,9 +51,9 @@ def stats(target: str, place: Place, *, rows: bool, requests: bool, as_json: boo
     log, session, is_running = found
     walk = session.stored if is_running else session.walk
     price_of = _prices().get
-    figures = view(fold(STATS, walk()), price_of)
+    each = one_by_one.as_json(requests_of(walk()), price_of)
+    figures = one_by_one.with_costs(view(fold(STATS, walk())), each)
     turns = timeline(walk())
-    each = one_by_one.as_json(requests_of(walk()), price_of) if requests else []
     if as_json:
         shown = {"session": session.header.id, "log": log.place, "stats": figures, "timeline": turns}
         if requests:
@@ -61,7 +63,8 @@ def stats(target: str, place: Place, *, rows: bool, requests: bool, as_json: boo
     look = look_of_output()
     to_output(_facts(_head(session, log.place, figures), look))
     to_output(_tables(figures, look))
-    to_output(_each(each, look))
+    if requests:
+        to_output(_each(each, look))
     to_output(_timeline(turns, look))
     return 0
 
@@ -84,7 +87,7 @@ def _storage(target: str, place: Place, *, as_json: bool) -> int:
 def _prices() -> Mapping[str, Price]:
     """What the settings say of prices. Settings that cannot be read are told, and then there are none."""
     home = home_path()
-    if not (home / "settings.yaml").is_file():
+    if not os.path.lexists(home / SETTINGS_FILE):
         return {}
     from dsh.capabilities.prices import read_prices  # the reader of YAML comes along
 
@@ -116,10 +119,13 @@ def _cost_in_words(figures: Mapping[str, Any]) -> str:
         return "no tokens were reported"
     if figures["costUsd"] is not None:
         return usd(figures["costUsd"])
-    routes = ", ".join(line(route) for route, used in figures["tokens"].items() if used["costUsd"] is None)
+    unpriced = [route for route, used in figures["tokens"].items() if used["costUsd"] is None]
+    routes = ", ".join(map(line, unpriced))
+    cost = f"not known: there is no price of {routes}"
     if figures["knownCostUsd"]:
-        return f"{usd(figures['knownCostUsd'])} and more: there are requests without a price of {routes}"
-    return f"not known: there is no price of {routes}; the settings can say one, under models"
+        cost = f"{usd(figures['knownCostUsd'])} and more: there are requests without a price of {routes}"
+    sayable = next(filter(is_route, unpriced), None)
+    return cost if sayable is None else f"{cost}; say one in {SETTINGS_FILE}: {line(price_example(sayable))}"
 
 
 def _facts(facts: Sequence[tuple[str, str]] | Iterator[tuple[str, str]], look: Look) -> Iterator[str]:

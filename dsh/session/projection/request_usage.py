@@ -4,7 +4,6 @@ There is one for each attempt of a step that reported usage, failed ones too, wr
 came of it; and one for each call beside the turns (a title, a summary), which names its purpose instead.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +13,8 @@ from dsh.session.projection.price import Price, Tokens
 from dsh.session.value import safe_int
 
 REQUEST_USAGE = "request/usage"
+MOST_USD = 1e18
+"""What a request may cost at most; by a price that is one it always costs less."""
 
 
 def usage_payload(
@@ -78,6 +79,6 @@ def logged_usage(data: object) -> RequestUsage | None:
 
 
 def _cost(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST_USD:
         return None
     return float(value)

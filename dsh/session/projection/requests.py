@@ -1,7 +1,7 @@
 """The model requests of a session that reported usage, one by one, in the order of the log.
 
 Each counts once: by its `request/usage`, where the log has one, else by what the message, the stream or the
-summary says. Their sums are those of the unit `sessionStats`.
+summary says. Their tokens add up to those of the unit `sessionStats`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -54,14 +54,14 @@ class _Walk:
                 self._at = None
             case "llm/retry":
                 self._give_up()
-                self._next_attempt()
             case "request/header":
                 config = object_at(object_at(data, "header"), "config")
                 self._route = route_of(config) or self._route
             case "assistant/chunk":
                 chunk = object_at(data, "chunk")
-                if self._at is not None and text_at(chunk, "type") == "usage":
-                    self._streamed = object_at(chunk, "usage") or self._streamed
+                usage = object_at(chunk, "usage") if text_at(chunk, "type") == "usage" else None
+                if self._at is not None and usage is not None:
+                    self._streamed = usage
             case "assistant/message":
                 source = object_at(object_at(data, "message"), "source")
                 reported = object_at(data, "usage")
@@ -90,8 +90,8 @@ class _Walk:
         self._attempt, self._streamed, self._is_counted = self._attempt + 1, None, False
 
     def _give_up(self) -> None:
-        if self._at is not None and self._streamed is not None:
-            self._take(self._streamed, None)
+        self._take(self._streamed, None)
+        self._next_attempt()
 
     def _take(self, usage: Mapping[str, Any] | None, route: str | None) -> None:
         if usage is not None and not self._is_counted:

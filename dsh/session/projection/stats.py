@@ -101,7 +101,8 @@ def view(stats: Stats, price_of: PriceOf | None = None) -> dict[str, Any]:
 
     A cost is what the log says that requests have cost; to what it says nothing of, the price that holds now
     is put. `costUsd` is null where any of it is not known, in the sum if that is so of any route;
-    `knownCostUsd` is the part that is known.
+    `knownCostUsd` is the part that is known. By a price that depends on the length of a request no sum of
+    several has a cost, unless all of it together is short.
 
     Args:
         price_of: the prices that hold now.
@@ -139,8 +140,8 @@ def _cost(used: Tokens, paid: Paid | None, price: Price | None) -> tuple[float, 
     part = 0.0 if paid is None else paid.cost_usd
     if rest == Tokens():
         return part, 0.0 if paid is not None or price is not None else None
-    if price is None or price.long is not None:  # which of several requests were long is not known
-        return part, None
+    if price is None or (price.long is not None and rest.total_input > price.long.above_input_tokens):
+        return part, None  # which of several requests were long is not known
     return part, rest.cost_usd(price)
 
 
@@ -289,12 +290,17 @@ def _request_usage(stats: Stats, event: SessionEvent) -> Stats:
         before = stats.paid.get(record.route, Paid(tokens=Tokens(), cost_usd=0.0))
         now = Paid(tokens=before.tokens + record.tokens, cost_usd=before.cost_usd + record.cost_usd)
         stats = replace(stats, paid={**stats.paid, record.route: now})
-    if record.purpose == "compaction":
-        return replace(stats, requests=stats.requests + 1, is_summary_counted=True)
-    if record.purpose is not None:  # another record counts the request
+    if record.purpose == "session-title":  # its request is in the log as such
         return stats
+    if record.purpose is not None:
+        is_summary = stats.is_summary_counted or record.purpose == "compaction"
+        return replace(stats, requests=stats.requests + 1, is_summary_counted=is_summary)
     step = stats.step
-    return stats if step is None else replace(stats, step=replace(step, is_answering=True, is_counted=True))
+    if step is None:
+        return stats
+    if step.is_counted:  # a second attempt, which nobody announced
+        stats = replace(stats, requests=stats.requests + 1)
+    return replace(stats, step=replace(step, is_answering=True, is_counted=True))
 
 
 def _title_request(stats: Stats, _: SessionEvent) -> Stats:

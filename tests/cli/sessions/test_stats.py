@@ -57,7 +57,7 @@ def test_tokens_times_and_a_cost_that_is_not_known(golden: Path, run: Run) -> No
 
     assert (code, err) == (0, "")
     assert "turns 1, steps 1, requests 1" in out
-    assert "not known: there is no price of acme/acme-1; the settings can say one, under models" in out
+    assert "cost      not known: there is no price of acme/acme-1; say one in settings.yaml: models: {" in out
     assert "acme/acme-1          9       2     -" in out
     assert "turn 1: completed" in out
     assert "1.1 model" in out
@@ -74,6 +74,66 @@ def test_the_settings_say_what_tokens_cost(tmp_path: Path, golden: Path, run: Ru
     # 9 x $1000 + 2 x $5000, per million
     assert figures["costUsd"] == pytest.approx(0.019)
     assert "$0.0190" in run(golden)[1]
+
+
+def test_the_line_that_is_offered_says_a_price_where_it_is_put(tmp_path: Path, run: Run) -> None:
+    """Whatever characters the id of a model has."""
+    log, home = tmp_path / "odd.jsonl", tmp_path / "home"
+    log.write_bytes(TEXT.replace(b'"acme-1"', '"qwen/旗舰:8b, \\"free\\""'.encode()))
+    home.mkdir()
+    [offered] = [text for text in run(log)[1].splitlines() if "say one in settings.yaml: " in text]
+
+    (home / "settings.yaml").write_text(offered.partition("say one in settings.yaml: ")[2] + "\n")
+
+    shown = json.loads(run(log, as_json=True)[1])["stats"]
+    # 9 x $0.3 + 2 x $1.2, per million
+    assert list(shown["tokens"]) == ['acme/qwen/旗舰:8b, "free"']
+    assert shown["costUsd"] == pytest.approx(5.1e-6)
+
+
+def test_usage_of_no_route_has_no_line_to_offer(tmp_path: Path, run: Run) -> None:
+    log, place = tmp_path / "odd.jsonl", {"turn": 1, "step": 1}
+    usage = {"type": "usage", "usage": {"inputTokens": 1, "outputTokens": 1}}
+    said = [
+        ("turn/start", {"turn": 1}), ("step/start", place), ("assistant/chunk", {**place, "chunk": usage}),
+        ("step/end", place),
+    ]  # fmt: skip
+    rows = [{"type": kind, "seq": seq, "time": T0, "data": data} for seq, (kind, data) in enumerate(said)]
+    log.write_bytes(HEADER + b"".join(json.dumps(row).encode() + b"\n" for row in rows))
+
+    assert "cost      not known: there is no price of unknown\n" in run(log)[1]
+
+
+def test_a_price_that_depends_on_the_length_of_a_request_is_put_to_each_of_them(
+    tmp_path: Path, run: Run
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    price = "{price: {input: 1, output: 1, long: {aboveInputTokens: 8, input: 100, output: 1}}}"
+    (home / "settings.yaml").write_text(f"models: {{acme/acme-1: {price}, acme/small: {price}}}\n")
+
+    figures = json.loads(run(paid(tmp_path), as_json=True)[1])["stats"]
+
+    # 9 x $100 + 2 x $1 for the long one; 4 x $1 + 1 x $1 for the title; two that are logged
+    assert figures["tokens"]["acme/acme-1"]["costUsd"] == pytest.approx(902e-6 + 0.25000123, abs=1e-12)
+    assert figures["costUsd"] == figures["knownCostUsd"] == pytest.approx(907e-6 + 0.25000123, abs=1e-12)
+
+
+@pytest.mark.parametrize("what", ["a folder", "bytes"])
+def test_settings_that_are_no_text_are_told_too(tmp_path: Path, golden: Path, run: Run, what: str) -> None:
+    path = tmp_path / "home" / "settings.yaml"
+    path.parent.mkdir()
+    if what == "bytes":
+        path.write_bytes(b"models: \xff\x00")
+    else:
+        path.mkdir()
+
+    code, out, err = run(golden)
+
+    assert code == 0
+    assert "not known" in out
+    assert err.startswith(f"dsh: no prices: {path}")
+    assert err.count("\n") == 1
 
 
 def test_settings_that_are_not_in_order_are_told_and_nothing_has_a_price(
@@ -157,6 +217,12 @@ def test_each_request_has_a_line_with_what_it_used_and_cost(tmp_path: Path, run:
         (12_345.678, "$12,345.68"),
         (0.00049, "$0.00049"),
         (3e-9, "$0.0000000030"),
+        (1e-12, "$0.0000000000010"),
+        (9e-13, "$0.0000"),
+        (5e-324, "$0.0000"),
+        (0.001, "$0.0010"),
+        (0.99999, "$1.0000"),
+        (1, "$1.00"),
     ],
 )
 def test_an_amount_has_two_digits_that_count_at_least(cost: float, shown: str) -> None:

@@ -7,11 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsh.session.error import SessionError
+from dsh.session.event import SessionEvent
 from dsh.session.projection.price import LongRates, Price, Tokens
 from dsh.session.projection.request_usage import REQUEST_USAGE, RequestUsage, logged_usage, usage_payload
 from dsh.session.projection.requests import requests
 from dsh.session.projection.stats import STATS, view
 from dsh.session.projection.unit import fold
+from dsh.session.value import MAX_SAFE_INT
 from tests.corpus import CORPUS, needs_corpus
 from tests.session.projection.build import ROUTE, Timed
 from tests.session.test_corpus import read
@@ -134,6 +136,28 @@ def test_without_rows_attempts_are_counted_by_what_the_stream_said() -> None:
     ]  # fmt: skip
 
 
+def test_attempts_that_nobody_announced_are_requests_by_their_rows() -> None:
+    timed = one_step()
+    row(timed, USED)
+    row(timed, USED, PRICE, **timed.where, attempt=2)
+    row(timed, USED, PRICE, **timed.where, attempt=3)
+    timed.message(usage=USED)
+    timed.end_step()
+
+    shown = figures(timed)
+    assert (shown["requests"], shown["tokens"][ROUTE]["input"]) == (3, 90)
+
+
+@pytest.mark.parametrize(("purpose", "requests"), [("session-title", 0), ("other", 1), ("compaction", 1)])
+def test_a_call_beside_the_turns_is_a_request_unless_its_own_event_says_so(
+    purpose: str, requests: int
+) -> None:
+    timed = Timed()
+    row(timed, USED, purpose=purpose)
+
+    assert figures(timed)["requests"] == requests
+
+
 def test_an_attempt_that_left_no_message_counts_by_its_row() -> None:
     timed = one_step()
     timed.used(**USED)
@@ -225,11 +249,81 @@ def test_a_request_with_long_input_costs_more_as_a_whole() -> None:
     assert Tokens(input=61, cache_read=40, output=1).cost_usd(LONG) == pytest.approx((610 + 200 + 20) / 1e6)
 
 
-def test_a_sum_of_requests_has_no_cost_by_a_price_that_depends_on_their_length() -> None:
+def test_a_sum_of_requests_has_a_cost_by_a_price_that_depends_on_length_only_if_all_are_short() -> None:
     timed = one_step()
-    timed.message(usage=USED)
+    timed.message(usage={"inputTokens": 60, "outputTokens": 1, "cacheReadTokens": 40})
+    assert figures(timed, LONG)["costUsd"] == pytest.approx(102e-6, abs=1e-12)
+    timed.end_step()
+    timed.step(2)
+    timed.message(usage={"inputTokens": 1, "outputTokens": 0})
 
-    assert figures(timed, LONG)["costUsd"] is None
+    assert (figures(timed, LONG)["costUsd"], figures(timed, LONG)["knownCostUsd"]) == (None, 0.0)
+
+
+@pytest.mark.parametrize("cost", [1e300, 1.1e18])
+def test_a_cost_that_nobody_can_pay_counts_as_unknown(cost: float) -> None:
+    """Two of the first would add up to a number that JSON cannot say."""
+    timed = one_step()
+    for _ in range(2):
+        data = {"purpose": "x", "provider": "acme", "model": "acme-1", "usage": USED, "costUsd": cost}
+        timed.put(REQUEST_USAGE, data, ignorable=True)
+
+    assert (figures(timed)["costUsd"], figures(timed)["knownCostUsd"]) == (None, 0.0)
+
+
+def test_the_dearest_tokens_there_can_be_have_a_cost_that_is_kept() -> None:
+    most = dict.fromkeys(("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens"), MAX_SAFE_INT)
+    data = usage_payload(most, provider="a", model="b", price=Price(input=1e6, output=1e6), purpose="x")
+    kept = logged_usage(data)
+    assert kept is not None
+    assert kept.cost_usd == data["costUsd"] > 1e16
+
+
+def used(**tokens: int) -> dict[str, Any]:
+    return {"chunk": {"type": "usage", "usage": tokens}}
+
+
+def record(tokens: int, **place: Any) -> tuple[str, Any]:
+    return REQUEST_USAGE, {**place, "provider": "p", "model": "m", "usage": {"inputTokens": tokens}}
+
+
+ANY_EVENTS = st.lists(
+    st.sampled_from(
+        [
+            ("step/start", {"turn": 1, "step": 1}),
+            ("step/end", {"turn": 1, "step": 1}),
+            ("turn/end", {"turn": 1}),
+            ("llm/retry", {}),
+            ("request/header", {"header": {"config": {"provider": "p", "model": "m"}}}),
+            ("request/header", {"header": {"config": {"provider": "p", "model": "n"}}}),
+            ("assistant/chunk", used(inputTokens=1)),
+            ("assistant/chunk", used()),
+            ("assistant/chunk", {"chunk": {"type": "usage", "usage": 7}}),
+            ("assistant/chunk", {"chunk": {"type": "text-delta", "text": "x"}}),
+            ("assistant/message", {"message": {"source": {"provider": "p", "model": "m"}}}),
+            ("assistant/message", {"message": {}, "usage": {"inputTokens": 10}}),
+            ("assistant/message", {"message": {}, "usage": {}}),
+            ("compaction/start", {}),
+            ("compaction/summary", {"usage": {"inputTokens": 100}, "provider": "p", "model": "s"}),
+            ("compaction/summary", {"llmStreamCall": True}),
+            record(1000, turn=1, step=1, attempt=1),
+            record(10_000, purpose="compaction"),
+            record(100_000, purpose="session-title"),
+            (REQUEST_USAGE, {}),
+            (REQUEST_USAGE, []),
+        ]
+    ),
+    max_size=14,
+)
+
+
+@given(ANY_EVENTS)
+def test_requests_add_up_to_the_figures_in_any_order_of_events(said: list[tuple[str, Any]]) -> None:
+    events = [SessionEvent(kind, seq, 0, data, None, None) for seq, (kind, data) in enumerate(said)]
+    sums: dict[str, Tokens] = {}
+    for each in requests(events):
+        sums[each.route] = sums.get(each.route, Tokens()) + each.tokens
+    assert sums == fold(STATS, events).tokens
 
 
 counts = st.integers(0, 10**9)
