@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from dsh.agent.contract import Agent, AgentOptions
-from dsh.llm.adapter import EffortInfo, LlmAdapter, ModelInfo, ReasoningInfo, RetryPolicy
+from dsh.agent.contract import Agent, AgentOptions, CancelCause
+from dsh.llm.adapter import EffortInfo, Generation, LlmAdapter, ModelInfo, ReasoningInfo, RetryPolicy
+from dsh.llm.failure import LlmError
 from dsh.llm.request import LlmRequest
 from dsh.llm.script.call import Call, check_whole
 from dsh.llm.script.derive import derived_calls, recorded_calls
@@ -178,16 +179,68 @@ async def test_a_cancelled_reply_hangs_after_what_had_come() -> None:
 
 
 @aio
-async def test_a_turn_cancelled_before_its_request_may_do_without_a_call() -> None:
+async def test_a_turn_cancelled_before_its_request_has_no_call_where_requests_are_logged() -> None:
     async with loop(rows=ROWS) as it:
         agent = await it.agent()
-        it.when("step/start", lambda session: it.soon(lambda: agent.cancel({"kind": "user"})))
+        causes: list[CancelCause] = [{"kind": "user"}]
+
+        def cancel_once(_session: Session) -> None:
+            if causes:
+                it.soon(lambda: agent.cancel(causes.pop()))
+
+        it.when("step/start", cancel_once)
+        it.model.replies = [text("b")]
         await it.prompt(agent, "one")
+        [perhaps] = recorded_calls(agent.session.entries())
+        await it.prompt(agent, "two")
         log = agent.session
 
-    for call in recorded_calls(log.entries()):
-        assert isinstance(call.entry, Hang)
-        assert call.cut == "cancelled"
+    assert (perhaps.entry, perhaps.cut, perhaps.is_needed) == (Hang(()), "cancelled", False)
+    assert [(call.turn, call.cut) for call in recorded_calls(log.entries())] == [(2, None)]
+
+
+class Refusing(Model):
+    """Refuses models before there is a request."""
+
+    def __init__(self, refuse: Callable[[], LlmError | None], *replies: list[Item]) -> None:
+        super().__init__(*replies)
+        self.refuse = refuse
+
+    async def prepare(self, provider: str, model: str) -> Generation:
+        error = self.refuse()
+        if error is not None:
+            raise error
+        return await super().prepare(provider, model)
+
+
+@pytest.mark.parametrize(
+    "code", ["UNKNOWN_MODEL", "UNSUPPORTED_REASONING_EFFORT", "UNSUPPORTED_OPTION", "INVALID_MODEL_NAME"]
+)
+@aio
+async def test_a_call_that_the_adapter_refused_is_one_that_fails(code: str) -> None:
+    """The log holds no request of it; a replay that refuses it again makes the same log."""
+    refusals = [LlmError.of(code, "no such thing")]
+    refusing = Refusing(lambda: refusals.pop() if refusals else None, text("b"))
+    recorded = await run(refusing, prompted)
+    calls = recorded_calls(recorded.entries())
+    played, again = Script(calls), Script(calls)
+
+    assert [(call.turn, call.is_refused, call.is_needed) for call in calls] == [
+        (1, True, False),
+        (2, False, True),
+    ]
+    assert ends(await run(adapter_of(played), prompted)) == ends(recorded)
+    played.assert_consumed()
+    replayed = await run(Refusing(again.refused, text("b")), prompted)
+    assert masked(replayed) == masked(recorded)
+
+
+@aio
+async def test_a_turn_that_failed_before_it_asked_the_model_has_no_call() -> None:
+    recorded = await run(Refusing(lambda: LlmError.of("INTERNAL", "x")), prompted)
+
+    assert [end["kind"] for end in ends(recorded)] == ["error", "error"]
+    assert recorded_calls(recorded.entries()) == []
 
 
 def row(seq: int, kind: str, **data: Any) -> SessionEvent:

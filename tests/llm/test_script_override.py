@@ -1,6 +1,7 @@
 """Override files: whole lists, patches, and what is wrong with one."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +12,22 @@ from dsh.llm.script.call import Call, check_whole
 from dsh.llm.script.entry import PARTIAL, Chunks, Hang, Throw
 from dsh.llm.script.error import ScriptError
 from dsh.llm.script.override import overridden, read_override
-from dsh.session.chunk import Finish, TextDelta
+from dsh.session.chunk import BlockStart, Finish
 
 STOP = {"type": "finish", "reason": {"kind": "stop"}}
 A, B = Call(entry=Chunks(()), seq=1, purpose="turn"), Call(entry=Hang(()), seq=2, cut="raised")
 CHUNKS = {"kind": "chunks", "chunks": [STOP]}
+DELTA = {"type": "text-delta", "index": 0, "text": "x"}
 STOPPED = Chunks((Finish({"kind": "stop"}),))
 
 
 def test_a_bare_list_replaces_every_call() -> None:
-    throw = {"kind": "throw", "chunks": [{"type": "text-delta", "index": 0, "text": "x"}]}
+    throw = {"kind": "throw", "chunks": [{"type": "block-start", "index": 0, "blockType": "text"}]}
     document = [CHUNKS, {**throw, "message": "no", "code": "SERVER"}, {"kind": "hang", "readyFile": "/r"}]
 
     assert [call.entry for call in overridden([A], document)] == [
         STOPPED,
-        Throw((TextDelta(0, "x"),), LlmFailure("no", "SERVER")),
+        Throw((BlockStart(0, "text"),), LlmFailure("no", "SERVER")),
         Hang(PARTIAL, "/r"),
     ]
     assert overridden([A, B], []) == []
@@ -63,7 +65,7 @@ def test_what_may_not_have_been_called_and_titles_are_not_counted() -> None:
     ("document", "told"),
     [
         ({"patches": [{"at": 0, "entry": CHUNKS}] * 2}, "`at` 0 stands twice"),
-        ({"patches": [{"at": 3, "entry": CHUNKS}]}, "there are 2 calls: 0 to 2"),
+        ({"patches": [{"at": 3, "entry": CHUNKS}]}, "are 2: 0 to 2"),
         ({"patches": [{"at": -1, "entry": CHUNKS}]}, "`at` is -1"),
         ({"patches": [{"at": 0}]}, "entry"),
         ({"patches": [], "more": 1}, "more"),
@@ -75,6 +77,13 @@ def test_what_may_not_have_been_called_and_titles_are_not_counted() -> None:
         ([{"kind": "throw", "chunks": [], "message": "", "code": "X"}], "message is empty"),
         ([{"kind": "throw", "chunks": [], "message": "m", "code": "X", "status": 7}], "100 to 599"),
         ([{"kind": "hang", "readyfile": "x"}], "readyfile"),
+        ([CHUNKS, {"kind": "chunks", "chunks": []}], "1: the model stream ended without a finish"),
+        ([{"kind": "chunks", "chunks": [STOP, STOP]}], "0: the model stream breaks its grammar"),
+        ([{"kind": "hang", "chunks": [DELTA]}], "no text block is open"),
+        ([{"kind": "throw", "chunks": [STOP], "message": "m", "code": "X"}], "breaks off has no finish"),
+        ({"patches": [{"at": 0, "entry": {"kind": "chunks", "chunks": [DELTA]}}]}, "patches.0.entry: "),
+        ([{"kind": "chunks", "chunks": [{**DELTA, "text": "{{fromRequest:x"}]}], "has no end"),
+        ([{"kind": "throw", "chunks": [], "message": "{{fromRequest:(}}", "code": "X"}], "no regular"),
     ],
 )
 def test_what_is_wrong_with_an_override_is_named(tmp_path: Path, document: Any, told: str) -> None:
@@ -101,3 +110,5 @@ def test_a_file_that_is_no_json_is_named(tmp_path: Path, text: str) -> None:
         read_override(path, [])
     with pytest.raises(ScriptError, match="cannot be read"):
         read_override(tmp_path, [])
+    with pytest.raises(ScriptError, match="no regular file"):
+        read_override(Path(os.devnull), [])

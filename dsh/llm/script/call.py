@@ -33,6 +33,9 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     is_needed: bool = True
     """False: the log does not tell whether this call was made at all; it is passed over where nobody makes
     it."""
+    is_refused: bool = False
+    """The adapter refused it before there was a request: the log holds the failure alone, as the end of the
+    turn."""
 
 
 _PLAYABLE: tuple[Cut, ...] = ("cancelled",)

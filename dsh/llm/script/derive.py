@@ -21,6 +21,8 @@ from dsh.session.error import InvalidEvent
 from dsh.session.event import SessionEvent
 from dsh.session.value import encode
 
+_REFUSALS = frozenset({"UNKNOWN_MODEL", "UNSUPPORTED_OPTION", "UNSUPPORTED_REASONING_EFFORT"})
+"""What an adapter refuses before there is a request, besides `INVALID_MODEL_…`."""
 NOT_RECORDED = "NOT_RECORDED"
 """Code of a failure that the log only mentions, such as that of a summary that did not come about."""
 
@@ -72,6 +74,8 @@ class _Walk:
         self._maybe_made = False
         """A step is open in which no call is known of yet."""
         self._opened_at = 0
+        self._tells_requests = False
+        """Each request stands in the log (ours): where none does, none was made."""
         self._summaries: dict[str, int] = {}
         """Compactions under way without a summary: the seq of their start by id."""
         self._failed_summary: Call | None = None
@@ -89,6 +93,7 @@ class _Walk:
                 self._at, self._attempt = (event.data["turn"], event.data["step"]), 0
                 self._maybe_made, self._opened_at = True, event.seq
             case "request/digest":
+                self._tells_requests = True
                 self._open(event.seq)
             case "turn/end":
                 self._turn_ended(event)
@@ -125,7 +130,14 @@ class _Walk:
         self._first = seq
         self._maybe_made = False
 
-    def _add(self, entry: Chunks | Hang, cut: Cut | None = None, *, is_needed: bool = True) -> None:
+    def _add(
+        self,
+        entry: ScriptEntry,
+        cut: Cut | None = None,
+        *,
+        is_needed: bool = True,
+        is_refused: bool = False,
+    ) -> None:
         seq = self._opened_at if self._first is None else self._first
         turn, step = self._at
         self._first, self._chunks = None, []
@@ -140,6 +152,7 @@ class _Walk:
                 model=self._routes.model,
                 cut=cut,
                 is_needed=is_needed,
+                is_refused=is_refused,
             )
         )
 
@@ -156,6 +169,8 @@ class _Walk:
             self._add(Hang(tuple(self._chunks)), cut)
         elif self._maybe_made and cut == "cancelled":
             self._add(Hang(()), cut, is_needed=False)
+        elif self._maybe_made and (refusal := _refusal(event.data["reason"])) is not None:
+            self._add(Throw((), refusal), is_needed=False, is_refused=True)
         self._maybe_made = False
 
     def _summary_cut(self, cut: Cut) -> None:
@@ -211,6 +226,8 @@ class _Walk:
         for request in self._titles:
             failure = LlmFailure("no title came of this request when it was recorded", NOT_RECORDED)
             self._title(request, Throw((), failure))
+        if self._tells_requests:
+            self._calls = [call for call in self._calls if not _is_doubtful(call)]
         return [self._priced(call) for call in self._calls]
 
     def _priced(self, call: Call) -> Call:
@@ -219,6 +236,20 @@ class _Walk:
             return call
         price = self._routes.known(call.model.provider, call.model.id).price
         return msgspec.structs.replace(call, model=msgspec.structs.replace(call.model, price=price))
+
+
+def _is_doubtful(call: Call) -> bool:
+    """Whether the call was perhaps made in a turn that was cancelled."""
+    return call.purpose == "turn" and call.cut == "cancelled" and not call.is_needed
+
+
+def _refusal(reason: Mapping[str, Any]) -> LlmFailure | None:
+    """The failure of a turn whose last call the adapter refused, so that no request was made."""
+    error = reason.get("error") or {}
+    code = str(error.get("code", ""))
+    if code not in _REFUSALS and not code.startswith("INVALID_MODEL_"):
+        return None
+    return LlmFailure(str(error["message"]), code)
 
 
 def _readable(chunk: Mapping[str, Any]) -> Mapping[str, Any]:

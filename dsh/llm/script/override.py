@@ -10,13 +10,16 @@ from typing import Any
 
 import msgspec
 
+from dsh.errors import DshError
 from dsh.llm.failure import LlmFailure
+from dsh.llm.grammar import StreamGrammar
 from dsh.llm.script.call import Call
 from dsh.llm.script.entry import PARTIAL, Chunks, Hang, ScriptEntry, Throw
 from dsh.llm.script.error import INVALID, ScriptError
+from dsh.llm.script.placeholder import check_placeholders
 from dsh.llm.script.recording import read_regular
-from dsh.session.chunk import Chunk, chunk_from_json
-from dsh.session.error import InvalidEvent, JsonError
+from dsh.session.chunk import Chunk, Finish, chunk_from_json
+from dsh.session.error import JsonError
 from dsh.session.value import decode_strict
 
 
@@ -76,10 +79,11 @@ def overridden(calls: Sequence[Call], document: object) -> list[Call]:
     try:
         if isinstance(document, list):
             entries = msgspec.convert(document, _Entries)
-            return [Call(entry=_entry(entry)) for entry in entries]
+            return [Call(entry=_entry(entry, str(i))) for i, entry in enumerate(entries)]
         patches = msgspec.convert(document, _Patches).patches
-        return _patched(calls, [(patch.at, _entry(patch.entry)) for patch in patches])
-    except (msgspec.ValidationError, InvalidEvent, ValueError) as error:
+        made = [(patch.at, _entry(patch.entry, f"patches.{i}.entry")) for i, patch in enumerate(patches)]
+        return _patched(calls, made)
+    except ValueError as error:  # those of msgspec too
         raise ScriptError(INVALID, str(error)) from None
 
 
@@ -99,7 +103,8 @@ def _patched(calls: Sequence[Call], patches: Sequence[tuple[int, ScriptEntry]]) 
             out.append(Call(entry=entry))
         else:
             raise ValueError(
-                f"patches: `at` is {at}, but there are {len(counted)} calls: 0 to {len(counted)} is possible"
+                f"patches: `at` is {at}, but the calls of the recording are {len(counted)}: "
+                f"0 to {len(counted)} is possible"
             )
     return out
 
@@ -108,21 +113,34 @@ def _repeated(places: Sequence[int]) -> int:
     return next(at for i, at in enumerate(places) if at in places[:i])
 
 
-def _entry(given: _Chunks | _Throw | _Hang) -> ScriptEntry:
-    match given:
-        case _Chunks():
-            return Chunks(_chunks(given.chunks))
-        case _Throw():
-            failure = LlmFailure(
-                given.message, given.code, given.status, given.provider_retry_after_ms, given.request_id
-            )
-            return Throw(_chunks(given.chunks), failure)
-        case _Hang():
-            return Hang(PARTIAL if given.chunks is None else _chunks(given.chunks), given.ready_file)
+def _entry(given: _Chunks | _Throw | _Hang, place: str) -> ScriptEntry:
+    try:
+        match given:
+            case _Chunks():
+                return Chunks(_chunks(given.chunks, is_whole=True))
+            case _Throw():
+                failure = LlmFailure(
+                    given.message, given.code, given.status, given.provider_retry_after_ms, given.request_id
+                )
+                check_placeholders(given.message)
+                return Throw(_chunks(given.chunks), failure)
+            case _Hang():
+                return Hang(PARTIAL if given.chunks is None else _chunks(given.chunks), given.ready_file)
+    except (DshError, ValueError) as error:
+        raise ValueError(f"{place}: {error}") from None
 
 
-def _chunks(values: Sequence[Any]) -> tuple[Chunk, ...]:
-    return tuple(chunk_from_json(value) for value in values)
+def _chunks(values: Sequence[Any], *, is_whole: bool = False) -> tuple[Chunk, ...]:
+    """The chunks of a reply, or of the beginning of one, as the grammar of streams allows them."""
+    check_placeholders(values)
+    chunks, grammar = tuple(chunk_from_json(value) for value in values), StreamGrammar()
+    for chunk in chunks:
+        if isinstance(chunk, Finish) and not is_whole:
+            raise ValueError("a reply that breaks off has no finish")
+        grammar.check(chunk)
+    if is_whole:
+        grammar.end()
+    return chunks
 
 
 def _wrong(path: Path, problem: str) -> ScriptError:

@@ -6,7 +6,7 @@ from dsh.llm.adapter import LlmAdapter, ModelInfo, ProviderInfo, RetryPolicy
 from dsh.llm.failure import LlmError
 from dsh.llm.request import LlmRequest
 from dsh.llm.script.call import Call
-from dsh.llm.script.entry import play
+from dsh.llm.script.entry import Throw, play
 from dsh.llm.script.error import EXHAUSTED, UNCONSUMED, UNRECORDED_SESSION, ScriptError
 from dsh.llm.script.placeholder import filled_entry
 from dsh.llm.stream import close_stream
@@ -59,6 +59,15 @@ class Script:
         return ScriptError(
             EXHAUSTED, f"the model is asked for {asked}, but {found}", hint="record the session again"
         )
+
+    def refused(self) -> LlmError | None:
+        """What an adapter has to raise where it prepares the next call, which is then made; None where that
+        call was not refused."""
+        call = self.following
+        if call is None or not call.is_refused or not isinstance(call.entry, Throw):
+            return None
+        self._next += 1
+        return LlmError(call.entry.failure)
 
     @property
     def following(self) -> Call | None:

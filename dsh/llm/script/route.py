@@ -1,5 +1,5 @@
-"""What a log tells of its routes: each model's window, defaults, efforts and price, as the adapter of that time
-knew them, and the retry policy, so that a replay repeats the requests that were repeated."""
+"""What a log tells of its routes: the models with window, defaults, efforts and price, as the adapter of that
+time knew them, and the retry policy, so that a replay repeats the requests that were repeated."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
