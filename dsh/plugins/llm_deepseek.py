@@ -14,6 +14,7 @@ from dsh.capabilities.settings import CREDENTIAL_REF
 from dsh.capabilities.settings_section import install_settings_section
 from dsh.kernel import Context
 from dsh.llm.chat.deepseek import (
+    DISPLAY_NAME,
     PROVIDER,
     DeepSeekAdapter,
     DeepSeekModel,
@@ -21,6 +22,7 @@ from dsh.llm.chat.deepseek import (
     Effort,
     Thinking,
 )
+from dsh.llm.directory import ConfigurableProvider
 from dsh.llm.registry import LLM
 from dsh.llm.request import LlmRequest
 from dsh.llm.retry import RetryConfig
@@ -62,6 +64,8 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
     """Window of models outside the catalogue, in tokens."""
     models: list[DeepSeekModel] = msgspec.field(default_factory=_default_models)
     """The catalogue: what is known of each model. Others can be used as well."""
+    detect_leaked_calls: bool = True
+    """A reply whose text is a tool call in the model's own markup is repeated, not taken as an answer."""
     stream_idle_timeout_ms: float = 300_000
     """Longest silence while something is waited for."""
     first_token_timeout_ms: float | None = None
@@ -129,7 +133,12 @@ def apply(ctx: Context, config: Config) -> None:
         identity=identity,
         catalogue=lambda: ctx.get(MODEL_CATALOGUE),
     )
-    route = ctx.use(LLM).register_adapter([PROVIDER], adapter)
+    registry = ctx.use(LLM)
+    route = registry.register_adapter([PROVIDER], adapter)
+    registry.register_configurable_providers(
+        [ConfigurableProvider(provider=PROVIDER, display_name=DISPLAY_NAME, settings_ns="llm-deepseek")]
+    )
+    registry.register_model_discovery("llm-deepseek", adapter.list_served_models)
     hidden = {config.api_key_env}
     hide_key(ctx, config.api_key_env)
 
@@ -154,6 +163,7 @@ def settings_of(config: Config) -> DeepSeekSettings:
         max_tokens=config.max_tokens,
         default_context_window=config.default_context_window,
         models=tuple(config.models),
+        detect_leaked_calls=config.detect_leaked_calls,
         limits=StreamLimits(
             idle_ms=config.stream_idle_timeout_ms,
             first_token_ms=config.first_token_timeout_ms,

@@ -29,6 +29,7 @@ MAX_SHOWN_PAYLOAD_CHARS = 120
 MAX_CODE_CHARS = 64
 
 _USUAL_REASONS = (None, "stop", "tool_calls", "length")
+_SIGNS_OF_CALLS = ("<|", "<\uff5c", "DSML", "tool_call", "<function", "[TOOL_CALLS]")
 _LEAKED = "the model wrote a tool call as text, in markup that the server did not turn into a call"
 
 
@@ -172,10 +173,9 @@ class ChatTranslator:
             no_room = self._finish_reason == "length" and not self._blocks and not usage.get("outputTokens")
             if beyond or no_room:
                 return LlmFailure(_overflow(taken, rules.context_window), "CONTEXT_WINDOW_EXCEEDED")
-        if rules.detect_leaked_calls and not self._tools.calls and self._finish_reason in _USUAL_REASONS:
-            shown = text if text.strip() else reasoning
-            if ("<|" in shown or "<\uff5c" in shown) and _is_leaked_call(shown):
-                return LlmFailure(_LEAKED, "MALFORMED_RESPONSE")
+        is_usual = not self._tools.calls and self._finish_reason in _USUAL_REASONS
+        if rules.detect_leaked_calls and is_usual and holds_leaked_call(text if text.strip() else reasoning):
+            return LlmFailure(_LEAKED, "MALFORMED_RESPONSE")
         return None
 
     def _reason(self) -> dict[str, Any]:
@@ -203,7 +203,10 @@ def _can_be_read(payload: bytes, *, error: bool) -> bool:
         return False
 
 
-def _is_leaked_call(text: str) -> bool:
+def holds_leaked_call(text: str) -> bool:
+    """Whether a reply's text is a tool call in markup; what judges it is loaded where there may be one."""
+    if not any(sign in text for sign in _SIGNS_OF_CALLS):
+        return False
     from dsh.llm.chat.leaked import is_leaked_call
 
     return is_leaked_call(text)
