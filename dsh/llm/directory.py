@@ -109,8 +109,11 @@ class ProviderDirectory:
             raise LlmError.of(
                 "NO_DISCOVERY", f"no row lists models for the section {namespace!r}; sections: {known}"
             )
+        models = await discover(provider)
+        if not isinstance(models, list | tuple) or not all(isinstance(info, ModelInfo) for info in models):
+            raise LlmError.of("INVALID_DISCOVERY", f"section {namespace!r} lists as models {models!r:.200}")
         found: dict[str, ModelInfo] = {}
-        for info in await discover(provider):
+        for info in models:
             if info.id.strip():
                 found.setdefault(info.id, info)
         return tuple(found.values())

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from dsh.llm.adapter import ModelInfo
 from dsh.llm.failure import LlmError
 from dsh.llm.request import LlmCallConfig
@@ -16,6 +18,8 @@ def checked_model(provider: str, model: str, info: ModelInfo) -> ModelInfo:
             `INVALID_MODEL_REASONING`.
     """
     where = f"model {provider}/{model}"
+    if problem := _problem(info):
+        raise LlmError.of("INVALID_MODEL_INFO", f"{where}: its adapter says no facts of it: {problem}")
     if info.provider != provider or info.id != model or not info.name.strip():
         raise LlmError.of("INVALID_MODEL_INFO", f"{where}: its adapter describes {info.provider}/{info.id}")
     if info.input_modalities is not None and not all(info.input_modalities):
@@ -44,12 +48,27 @@ def checked_catalogue(provider: str, models: Sequence[ModelInfo]) -> tuple[Model
     Raises:
         LlmError: `INVALID_CATALOG`.
     """
+    if not isinstance(models, list | tuple):
+        raise LlmError.of("INVALID_CATALOG", f"route {provider}: its adapter lists {models!r:.200}")
     seen: set[str] = set()
     for info in models:
+        if problem := _problem(info):
+            raise LlmError.of("INVALID_CATALOG", f"route {provider}: its adapter lists no model: {problem}")
         if info.provider != provider or not info.id or not info.name.strip() or info.id in seen:
             raise LlmError.of("INVALID_CATALOG", f"route {provider}: bad or repeated model {info.id!r}")
         seen.add(info.id)
     return tuple(models)
+
+
+def _problem(info: object) -> str:
+    """Why this is no `ModelInfo`, or one with a member of a wrong type; empty where it is sound."""
+    if not isinstance(info, ModelInfo):
+        return f"{info!r:.200}"
+    try:
+        msgspec.convert(msgspec.to_builtins(info), ModelInfo)
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return ""
 
 
 def chosen_effort(info: ModelInfo, config: LlmCallConfig) -> str | None:

@@ -1,6 +1,6 @@
 """The `llm` service: which adapter serves which route, and the calls that go through them."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -135,8 +135,12 @@ class LlmRegistry(Service):
         if not routes:
             raise LlmError.of("INVALID_ADAPTER", "a model adapter was registered for no route at all")
         handle = RouteHandle(self, adapter, self.ctx.fiber)
-        handle.replace(routes)
-        self.ctx.effect(lambda: handle.dispose, f"model routes {', '.join(routes)}")
+
+        def serve() -> Callable[[], None]:
+            handle.replace(routes)
+            return handle.dispose
+
+        self.ctx.effect(serve, f"model routes {routes}")
         return handle
 
     def swap(
@@ -145,14 +149,17 @@ class LlmRegistry(Service):
         """Replace routes of one registration; used by its handle."""
         made: dict[str, _Route] = {}
         for name in new:
-            if not name or name in made:
+            if not name.strip() or name in made:
                 raise LlmError.of("INVALID_ADAPTER", f"a model route is named {name!r}, or that twice")
             if name in self._routes and name not in old:
                 raise LlmError.of("DUPLICATE_ADAPTER", f"model route {name!r} has an adapter already")
-            info = adapter.provider_info(name)
-            if info.provider != name or not info.display_name.strip():
+            info: object = adapter.provider_info(name)
+            policy: object = adapter.retry_policy(name)
+            if not isinstance(info, ProviderInfo) or info.provider != name or not info.display_name.strip():
                 raise LlmError.of("INVALID_ADAPTER", f"the adapter of route {name!r} describes {info!r}")
-            made[name] = _Route(adapter, info, adapter.retry_policy(name), owner)
+            if not isinstance(policy, RetryPolicy):
+                raise LlmError.of("INVALID_ADAPTER", f"the retry policy of route {name!r} is {policy!r}")
+            made[name] = _Route(adapter, info, policy, owner)
         for name in old:
             self._routes.pop(name, None)
         self._routes.update(made)
@@ -170,8 +177,12 @@ class LlmRegistry(Service):
             LlmError: `DUPLICATE_DIRECTORY`, `INVALID_DIRECTORY`.
         """
         handle = DirectoryHandle(self._directory)
-        handle.replace(entries)
-        self.ctx.effect(lambda: handle.dispose, "configurable model routes")
+
+        def offer() -> Callable[[], None]:
+            handle.replace(entries)
+            return handle.dispose
+
+        self.ctx.effect(offer, "configurable model routes")
         return handle
 
     def list_configurable_providers(self) -> tuple[ConfigurableProvider, ...]:
@@ -184,8 +195,9 @@ class LlmRegistry(Service):
         Raises:
             LlmError: `DUPLICATE_DISCOVERY`, `INVALID_DISCOVERY`.
         """
-        end = self._directory.add_discovery(settings_ns, discover)
-        self.ctx.effect(lambda: end, f"model discovery of {settings_ns}")
+        self.ctx.effect(
+            lambda: self._directory.add_discovery(settings_ns, discover), f"model discovery of {settings_ns}"
+        )
 
     async def discover_models(self, settings_ns: str, provider: str) -> tuple[ModelInfo, ...]:
         """The models that the server of a route lists; those without an id or named before are left out.
@@ -230,6 +242,10 @@ class LlmRegistry(Service):
         """
         route = self._route(config.provider)
         generation = await route.adapter.prepare(config.provider, config.model)
+        if not isinstance(generation, Generation):
+            raise LlmError.of(
+                "INVALID_ADAPTER", f"the adapter of route {config.provider!r} prepared {generation!r:.200}"
+            )
         if signal is not None:
             signal.raise_if_cancelled()
         checked_model(config.provider, config.model, generation.info)

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -102,6 +103,19 @@ async def test_models_without_an_id_and_repeated_ones_are_left_out() -> None:
     async with registry() as (_, found):
         found.register_model_discovery("llm-x", discover)
         assert [model.id for model in await found.discover_models("llm-x", "p")] == ["a", "b"]
+
+
+@pytest.mark.parametrize("models", [None, 7, "m", [None], [{"id": "m"}]])
+@aio
+async def test_a_discovery_that_finds_no_models_but_nonsense_is_refused(models: Any) -> None:
+    async def discover(provider: str) -> Any:
+        return models
+
+    async with registry() as (_, found):
+        found.register_model_discovery("llm-x", discover)
+        with pytest.raises(LlmError) as caught:
+            await found.discover_models("llm-x", "p")
+        assert caught.value.code == "INVALID_DISCOVERY"
 
 
 @aio
