@@ -177,8 +177,8 @@ def test_newer_models_are_told_the_effort_by_its_name(model: str) -> None:
     ],
 )
 def test_how_a_model_is_made_to_think_follows_its_version(model: str, style: str) -> None:
-    assert route().style_of(model) == style
-    assert route(thinking_style="budget").style_of(model) == "budget"
+    assert route().ways(model).style == style
+    assert route(thinking_style="budget").ways(model).style == "budget"
 
 
 @pytest.mark.parametrize("config", [{}, {"reasoning_effort": "off"}])

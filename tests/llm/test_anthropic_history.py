@@ -406,3 +406,83 @@ def test_a_request_costs_what_is_new_in_it() -> None:
         known.members(tuple(history), ROUTE, MODEL, b',"m":1')
 
     assert looked_at <= 3 * len(history)
+
+
+# -- thinking that is bound to what it stands behind -----------------------------------------------
+
+
+class Bound:
+    """A conversation with a model that takes thinking back only behind what it was thought behind."""
+
+    def __init__(self, frame: bytes = b"frame") -> None:
+        self.frame = frame
+        self.messages: list[Message] = []
+        self.known = WireHistory()
+
+    def sent(self, known: WireHistory | None = None) -> list[list[str]]:
+        """The kinds of the blocks of each reply, as they go out."""
+        found = (known or self.known).members(tuple(self.messages), ROUTE, MODEL, b"", self.frame)
+        replies: list[Any] = json.loads(b"[" + b"".join(found) + b"]")[1::2]
+        return [[part["type"] for part in reply["content"]] for reply in replies]
+
+    def step(self, *asked: Message, name: str) -> None:
+        """The user says something, the model thinks and calls a tool."""
+        self.messages += asked
+        self.sent()
+        state = {"version": 1, "behind": self.known.digest}
+        blocks = [reasoning(f"why {name}"), tool_call(name)]
+        self.messages.append(claude(*blocks, entries=[SIGNED, None], response=state))
+
+
+WITH, BARE = ["thinking", "tool_use"], ["tool_use"]
+
+
+def bound_steps(count: int) -> Bound:
+    talk = Bound()
+    talk.step(user("a"), name="c0")
+    for step in range(1, count):
+        talk.step(result(f"c{step - 1}", "x"), name=f"c{step}")
+    return talk
+
+
+def test_bound_thinking_goes_back_as_long_as_nothing_before_it_has_changed() -> None:
+    talk = bound_steps(4)
+
+    assert talk.sent() == [WITH] * 4
+    assert talk.sent(WireHistory()) == [WITH] * 4
+    talk.step(result("c3", "x"), user("steer"), name="c4")
+    assert talk.sent(WireHistory()) == [WITH] * 5
+
+
+@pytest.mark.parametrize("at", [0, 2, 4])
+def test_bound_thinking_behind_a_message_that_changed_is_left_out(at: int) -> None:
+    talk = bound_steps(4)
+    changed: Any = {**talk.messages[at], "content": (text("other"), *talk.messages[at]["content"])}
+    talk.messages[at] = changed
+
+    expected = [WITH if step < at // 2 else BARE for step in range(4)]
+    assert talk.sent() == talk.sent(WireHistory()) == expected
+    talk.step(result("c3", "x"), name="c4")
+    talk.step(result("c4", "x"), name="c5")
+    assert talk.sent(WireHistory()) == [*expected, WITH, WITH], "what is thought from then on is kept"
+
+
+def test_bound_thinking_is_left_out_behind_another_frame_and_back_behind_its_own() -> None:
+    talk = bound_steps(3)
+
+    talk.frame = b"other tools"
+    assert talk.sent() == [BARE] * 3
+    talk.frame = b"frame"
+    assert talk.sent() == [WITH] * 3
+
+
+def test_bound_thinking_without_a_digest_is_left_out_and_unbound_needs_none() -> None:
+    message = claude(reasoning("why"), text("so"), entries=[SIGNED, None])
+    known = WireHistory()
+    bound = json.loads(b"[" + b"".join(known.members((user("a"), message), ROUTE, MODEL, b"", b"f")) + b"]")
+
+    assert bound[1] == of("assistant", said("so"))
+    assert wire_messages(user("a"), message)[1]["content"][0]["type"] == "thinking"
+    unbound = WireHistory()
+    unbound.members((user("a"),), ROUTE, MODEL, b"")
+    assert unbound.digest is None

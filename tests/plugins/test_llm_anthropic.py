@@ -30,6 +30,7 @@ from dsh.session.message import Message, assistant_message, tool_result_message,
 from dsh.session.projection.price import Price
 from dsh.testing.mock_server import MockModelServer
 from tests.aio import aio
+from tests.llm.build import schema
 from tests.plugins.test_settings_consumers import edit, provide, settle
 
 KEY = "mock-secret-key"
@@ -264,6 +265,33 @@ async def test_after_a_switch_of_model_or_route_the_history_is_neutral() -> None
         assert kinds == [["thinking", "text"], ["text"], ["text"]]
 
 
+@pytest.mark.parametrize(
+    ("model", "change", "kept"),
+    [
+        ("claude-opus-5-5", {}, True),
+        ("claude-opus-5-5", {"system": "another day"}, False),
+        ("claude-opus-5-5", {"tools": (schema("read"), schema("write"))}, False),
+        ("claude-opus-5-5", {"first": "shortened"}, False),
+        ("claude-opus-5", {"system": "another day", "tools": (), "first": "shortened"}, True),
+    ],
+)
+@aio
+async def test_newer_models_get_their_thinking_back_only_behind_what_they_thought_it_behind(
+    model: str, change: dict[str, Any], kept: bool
+) -> None:
+    """They refuse it elsewhere, as after a compaction, or when a tool has come."""
+    async with against("reasoning_success", "success") as (run, server):
+        asked: dict[str, Any] = {"system": "sys", "tools": (schema("read"),)}
+        reply = answer(await run.ask(user_message("hello"), model=model, **asked), model)
+        first = change.pop("first", "hello")
+        history = (user_message(first), reply, user_message("more"))
+        assert (await run.ask(*history, model=model, **{**asked, **change})).finish == {"kind": "stop"}
+
+        kinds = [block["type"] for block in server.requests[1].body["messages"][1]["content"]]
+        assert kinds == (["thinking", "text"] if kept else ["text"])
+        assert ("behind" in reply["source"]["replayState"]["response"]) == (model != "claude-opus-5")
+
+
 # -- models ----------------------------------------------------------------------------------------
 
 
@@ -303,6 +331,32 @@ async def test_a_models_facts_come_from_settings_route_catalogue_and_defaults_in
         assert (other.name, other.context_window, other.default_max_tokens) == ("other", 44, 8192)
         assert (proxied.context_window, proxied.price) == (22, None)
         assert known.input_modalities == ("text",)
+
+
+@pytest.mark.parametrize(
+    ("limit", "route", "expected"),
+    [
+        (8191, {}, 8191),
+        (8192, {}, 8192),
+        (64000, {}, 8192),
+        (4096, {"defaultMaxTokens": 5000}, 4096),
+        (4096, {"models": [{"id": MODEL, "maxTokens": 5000}]}, 5000),
+    ],
+)
+@aio
+async def test_a_reply_is_not_given_more_room_than_the_model_is_known_to_have(
+    limit: int, route: Any, expected: int
+) -> None:
+    async with against(route=route) as (run, server):
+
+        class Limited(Catalogue):
+            def shipped(self, vendor: str, model: str) -> ModelFacts | None:
+                return ModelFacts(max_output_tokens=limit)
+
+        run.ctx.provide(MODEL_CATALOGUE, Limited())
+        await run.ask()
+
+        assert server.requests[0].body["max_tokens"] == expected
 
 
 @aio

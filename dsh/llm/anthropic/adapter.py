@@ -215,8 +215,10 @@ class AnthropicAdapter(LlmAdapter):
         self, route: AnthropicRoute, provider: str, model: str, served: ModelFacts = NO_FACTS
     ) -> ModelInfo:
         entry, facts = route.model(model), self._facts(route, provider, model, served)
-        offered = ["off"] if route.style_of(model) == "none" else list(EFFORTS)
-        default = route.reasoning_effort if route.reasoning_effort in offered else "off"
+        longest = route.max_tokens(model)
+        if entry.max_tokens is None and facts.max_output_tokens is not None:
+            longest = min(longest, facts.max_output_tokens)
+        efforts = tuple(EFFORTS[name] for name in route.ways(model).efforts)
         return ModelInfo(
             provider=provider,
             id=model,
@@ -224,8 +226,8 @@ class AnthropicAdapter(LlmAdapter):
             description=entry.description,
             input_modalities=("text",),  # images have no way onto this wire yet
             context_window=facts.context_window or route.default_context_window,
-            default_max_tokens=entry.max_tokens or route.default_max_tokens,
-            reasoning=ReasoningInfo(tuple(EFFORTS[name] for name in offered), default),
+            default_max_tokens=longest,
+            reasoning=ReasoningInfo(efforts, route.effort(model)),
             price=facts.price,
         )
 

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from dsh.llm.anthropic.history import WireHistory
-from dsh.llm.anthropic.route import EFFORTS, AnthropicRoute
+from dsh.llm.anthropic.route import AnthropicRoute
 from dsh.llm.failure import LlmError
 from dsh.llm.request import LlmRequest
 from dsh.llm.transport.body import encode_wire
@@ -33,10 +33,7 @@ def request_body(request: LlmRequest, route: AnthropicRoute, history: WireHistor
     config = request.config
     marker = MARKERS[route.cache_retention]
     marked = {} if marker is None else {"cache_control": marker}
-    max_tokens = config.max_tokens or route.model(config.model).max_tokens or route.default_max_tokens
-    member = b"" if marker is None else b',"cache_control":' + msgspec.json.encode(marker)
-    members = history.members(request.messages, config.provider, config.model, member)
-
+    max_tokens = config.max_tokens or route.max_tokens(config.model)
     head: dict[str, Any] = {"model": config.model, "max_tokens": max_tokens}
     if request.system and request.system.strip():
         head["system"] = [{"type": "text", "text": request.system, **marked}]
@@ -46,6 +43,10 @@ def request_body(request: LlmRequest, route: AnthropicRoute, history: WireHistor
             {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
             for tool in request.tools
         ]
+    member = b"" if marker is None else b',"cache_control":' + msgspec.json.encode(marker)
+    frame = encode_wire([request.system, rest]) if route.ways(config.model).is_bound else None
+    members = history.members(request.messages, config.provider, config.model, member, frame)
+    if request.tools:
         rest["tools"][-1].update(marked)
     rest["stream"] = True
     if config.temperature is not None:
@@ -60,40 +61,42 @@ def request_body(request: LlmRequest, route: AnthropicRoute, history: WireHistor
 def _thinking(
     request: LlmRequest, route: AnthropicRoute, max_tokens: int, can_take_budget: bool
 ) -> dict[str, Any]:
-    """The members that make a model think; none where it does not.
+    """The members that make a model think, or keep it from it.
 
     The title of a session is made without thinking, and so is a summary whose length leaves no room for it.
     """
-    config = request.config
-    effort = config.reasoning_effort or route.reasoning_effort
-    if effort not in EFFORTS:
-        raise LlmError.of(
-            "UNSUPPORTED_REASONING_EFFORT", f"reasoning effort {effort!r} is none of {', '.join(EFFORTS)}"
-        )
-    style = route.style_of(config.model)
-    if effort == "off" or request.purpose == "session-title":
-        return {}
-    if style == "none":
+    config, ways = request.config, route.ways(request.config.model)
+    name = f"{config.provider}/{config.model}"
+    effort = config.reasoning_effort
+    if effort is None:
+        effort = route.effort(config.model)
+    if effort is not None and effort not in ways.efforts:
         raise LlmError.of(
             "UNSUPPORTED_REASONING_EFFORT",
-            f"model {config.provider}/{config.model} does not think (thinkingStyle: none), "
-            f"effort {effort!r} needs it",
+            f"model {name} has no reasoning effort {effort!r}; it offers: {', '.join(ways.efforts)} "
+            f"(thinkingStyle: {ways.style}, thinkingOff: {ways.off})",
         )
-    if config.temperature is not None:
+    if request.purpose == "session-title":
+        return ways.without()
+    if config.temperature is not None and (ways.off == "never" or effort != "off"):
         raise LlmError.of(
             "UNSUPPORTED_OPTION",
-            f"temperature cannot be set while {config.provider}/{config.model} thinks (effort {effort}); "
-            "leave it out, or set the effort to off",
+            f"temperature cannot be set while {name} thinks; leave it out"
+            + ("" if ways.off == "never" else ", or set the effort to off"),
         )
-    if style == "adaptive":
+    if effort is None:
+        return {}
+    if effort == "off":
+        return ways.without()
+    if ways.style == "adaptive":
         return {"thinking": {"type": "adaptive"}, "output_config": {"effort": effort}}
     budget = route.thinking_budgets.of(effort)
-    if budget >= max_tokens:
-        if request.purpose is not None:
-            return {}
+    if budget < max_tokens:
+        return {"thinking": {"type": "enabled", "budget_tokens": budget}} if can_take_budget else {}
+    if request.purpose is None:
         raise LlmError.of(
             "UNSUPPORTED_OPTION",
-            f"effort {effort} lets {config.provider}/{config.model} think {budget} tokens, which is no less "
-            f"than the {max_tokens} of the whole reply; raise maxTokens, or lower thinkingBudgets.{effort}",
+            f"effort {effort} lets {name} think {budget} tokens, which is no less than the {max_tokens} of "
+            f"the whole reply; raise maxTokens, or lower thinkingBudgets.{effort}",
         )
-    return {"thinking": {"type": "enabled", "budget_tokens": budget}} if can_take_budget else {}
+    return ways.without()

@@ -37,16 +37,16 @@ async def stream_messages(
         LlmError: any failure of `spec/llm.md` §4.5 and §5.1.
     """
     config = request.config
-
+    history = WireHistory() if request.memo is None else request.memo.of(owner, WireHistory)
+    body = request_body(request, route, history)
+    behind = history.digest
     reading: MessagesTranslator | None = None
 
     def translator(failures: Failures) -> MessagesTranslator:
         nonlocal reading
-        reading = MessagesTranslator(failures, context_window=context_window)
+        reading = MessagesTranslator(failures, context_window=context_window, behind=behind)
         return reading
 
-    history = WireHistory() if request.memo is None else request.memo.of(owner, WireHistory)
-    body = request_body(request, route, history)
     chunks = Attempt(http, endpoint, translator, signal=request.signal).stream(body)
     try:
         async for chunk in chunks:

@@ -4,6 +4,7 @@ What the format asks for and a history does not have by itself is made here: rol
 the last message are the user's, every call is answered in the very next message, no text is blank.
 """
 
+import hashlib
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -44,9 +45,12 @@ class WireHistory:
     def __init__(self) -> None:
         self._seen = Seen()
         self._for = ("", "")
+        self._frame: bytes | None = None
         self._forget()
 
     def _forget(self) -> None:
+        self._digest = hashlib.sha256(self._frame or b"")
+        """Of the frame and the closed messages; kept where there is a frame."""
         self._ids = WireIds()
         self._head = bytearray()
         """Closed messages up to where a marker of the user's last closed one belongs."""
@@ -68,26 +72,43 @@ class WireHistory:
         return self._thinks or not self._is_in_loop
 
     @property
+    def digest(self) -> str | None:
+        """What stands for the frame and all messages as they were sent last; None where there is no frame."""
+        if self._frame is None:
+            return None
+        whole = self._digest.copy()
+        whole.update(b",".join(self._last()))
+        return whole.hexdigest()[:32]
+
+    @property
     def _is_in_loop(self) -> bool:
         """Whether the user's last message answers calls."""
         return bool(self._results or self._calls)
 
     def members(
-        self, messages: tuple[Message, ...], provider: str, model: str, marker: bytes
+        self,
+        messages: tuple[Message, ...],
+        provider: str,
+        model: str,
+        marker: bytes,
+        frame: bytes | None = None,
     ) -> list[bytes | bytearray]:
         """The members of the array in pieces, compact in UTF-8, which are not the caller's to keep.
 
         Args:
             provider, model: who is asked; thinking of others is left out.
             marker: the member that marks a block for the cache, with its comma; empty for none.
+            frame: what else the model sees, if it takes thinking back only behind all that it was thought
+                behind: other thinking is then left out.
 
         Raises:
             LlmError: `UNSUPPORTED_CONTENT`, a message holds an image.
         """
-        count = self._seen.count(messages) if self._for == (provider, model) else 0
+        is_same = (self._for, self._frame) == ((provider, model), frame)
+        self._for, self._frame = (provider, model), frame
+        count = self._seen.count(messages) if is_same else 0
         if not count:
             self._forget()
-        self._for = (provider, model)
         self._seen.note(())  # as long as only a part of them is in
         for message in messages[count:]:
             if message["role"] == "assistant":
@@ -125,7 +146,8 @@ class WireHistory:
     def _assistant(self, message: Message) -> None:
         source, blocks = message["source"], message["content"]
         is_own = (source.get("provider"), source.get("model")) == self._for
-        entries = read_entries(source.get("replayState") if is_own else None, len(blocks))
+        state = source.get("replayState") if is_own else None
+        entries = read_entries(state, len(blocks), self.digest if state is not None else None)
         kept = [(block, entry) for block, entry in zip(blocks, entries, strict=True) if _says(block, entry)]
         while kept and kept[-1][0]["type"] == "reasoning":
             kept.pop()  # no message may end with thinking
@@ -135,7 +157,10 @@ class WireHistory:
             self._thinks = kept[0][0]["type"] == "reasoning"
         self._end_user()
         wire = [self._block(block, entry) for block, entry in kept]
-        self._tail += _ASSISTANT + b",".join(wire) + b"]},"
+        said = b",".join(wire)
+        self._tail += _ASSISTANT + said + b"]},"
+        if self._frame is not None:
+            self._digest.update(_ASSISTANT + said)
 
     def _block(self, block: Block, entry: Any) -> bytes:
         """A block of an assistant message that has something to say."""
@@ -153,8 +178,11 @@ class WireHistory:
 
     def _end_user(self) -> None:
         """End the user's message: an assistant's follows."""
+        said = b",".join(self._last())
+        if self._frame is not None:
+            self._digest.update(said)
         self._head += self._tail
-        self._head += _USER + b",".join(self._last())
+        self._head += _USER + said
         del self._head[-1]
         self._tail = bytearray(b"}]},")
         self._calls.clear()

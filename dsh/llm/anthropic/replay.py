@@ -1,7 +1,8 @@
 """What the Messages wire wants to see again: signatures of thinking, and thinking that is encrypted.
 
-The replay state of a reply is `{response: {version: 1}, blocks: [entry or null per block]}`, an entry
-`{type: "thinking", signature}` or `{type: "redacted_thinking", data}`.
+The replay state of a reply is `{response: {version: 1, behind?}, blocks: [entry or null per block]}`, an
+entry `{type: "thinking", signature}` or `{type: "redacted_thinking", data}`. `behind` is a digest of what
+was sent, for models whose thinking may come back behind nothing else.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,15 +11,24 @@ from typing import Any
 VERSION = 1
 
 
-def replay_state(entries: Sequence[Mapping[str, Any] | None]) -> dict[str, Any] | None:
+def replay_state(
+    entries: Sequence[Mapping[str, Any] | None], behind: str | None = None
+) -> dict[str, Any] | None:
     """The state of a reply by its blocks; None where no block has any."""
     if not any(entries):
         return None
-    return {"response": {"version": VERSION}, "blocks": [dict(entry) if entry else None for entry in entries]}
+    response: dict[str, Any] = {"version": VERSION}
+    if behind is not None:
+        response["behind"] = behind
+    return {"response": response, "blocks": [dict(entry) if entry else None for entry in entries]}
 
 
-def read_entries(state: Any, blocks: int) -> Sequence[Any]:
-    """An entry or None for each of a message's blocks. State that is of no use says nothing."""
+def read_entries(state: Any, blocks: int, behind: str | None = None) -> Sequence[Any]:
+    """An entry or None for each of a message's blocks. State that is of no use says nothing.
+
+    Args:
+        behind: what the message stands behind now, where that matters.
+    """
     nothing = (None,) * blocks
     if not isinstance(state, Mapping):
         return nothing
@@ -26,6 +36,8 @@ def read_entries(state: Any, blocks: int) -> Sequence[Any]:
     if not isinstance(response, Mapping) or response.get("version") != VERSION:
         return nothing
     if not isinstance(entries, (list, tuple)) or len(entries) != blocks:
+        return nothing
+    if behind is not None and response.get("behind") != behind:
         return nothing
     return entries
 

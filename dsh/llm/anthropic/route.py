@@ -1,12 +1,12 @@
 """A route of the Messages wire as people configure it, and what follows for its models."""
 
-import re
 from typing import Annotated, Literal
 
 import msgspec
 
 from dsh.capabilities.settings import CREDENTIAL_REF
 from dsh.llm.adapter import EffortInfo, RetryPolicy
+from dsh.llm.anthropic.thinking import Ways, known_ways
 from dsh.llm.retry import RetryConfig
 from dsh.llm.transport.route import OWN_HEADERS, check_endpoint, check_headers, check_limits
 from dsh.llm.transport.watchdog import StreamLimits
@@ -19,6 +19,7 @@ OWN = OWN_HEADERS | {"anthropic-version", "x-api-key"}
 
 Effort = Literal["off", "low", "medium", "high"]
 ThinkingStyle = Literal["auto", "budget", "adaptive", "none"]
+ThinkingOff = Literal["auto", "unsaid", "disabled", "between_tools", "never"]
 KeyHeader = Literal["x-api-key", "authorization"]
 CacheRetention = Literal["none", "short", "long"]
 
@@ -28,10 +29,6 @@ EFFORTS = {
     "medium": EffortInfo("medium", "Medium", "Think for a while"),
     "high": EffortInfo("high", "High", "Think thoroughly"),
 }
-
-_VERSION = re.compile(r"claude-[a-z]+-(\d{1,2})(?:-(\d{1,2}))?(?!\d)")
-_FIRST_ADAPTIVE = (4, 6)
-"""The first version whose models judge by themselves how long to think; later ones take nothing else."""
 
 
 class ThinkingBudgets(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, rename="camel"):
@@ -70,12 +67,17 @@ class AnthropicModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     """What its tokens cost on this route; unset: what the settings or the catalogue say."""
     thinking_style: ThinkingStyle | None = None
     """How this model is made to think; unset: as the route says."""
+    thinking_off: ThinkingOff | None = None
+    """How this model is kept from thinking; unset: as the route says."""
 
     def __post_init__(self) -> None:
         if not self.id.strip():
             raise ValueError("models must have ids")
         if any(limit is not None and limit <= 0 for limit in (self.context_window, self.max_tokens)):
             raise ValueError(f"contextWindow and maxTokens of model {self.id} must be above 0")
+
+
+_UNLISTED = AnthropicModel(id="any other")
 
 
 class AnthropicRoute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, rename="camel"):
@@ -109,6 +111,9 @@ class AnthropicRoute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     thinking_style: ThinkingStyle = "auto"
     """`budget` gives a number of tokens, `adaptive` the effort by its name, `none` is for models that cannot
     think. `auto`: `adaptive` for Claude models from version 4.6 on, else `budget`."""
+    thinking_off: ThinkingOff = "auto"
+    """How effort `off` is told: not at all (`unsaid`), as `disabled` or as `between_tools`; `never` is for
+    models that always think, which do not offer it. `auto`: by the name of the model."""
     thinking_budgets: ThinkingBudgets = ThinkingBudgets()
     """Tokens by effort, for `budget`."""
     cache_retention: CacheRetention = "short"
@@ -145,17 +150,29 @@ class AnthropicRoute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         return self.display_name or ("Anthropic" if route == "anthropic" else route)
 
     def model(self, model: str) -> AnthropicModel:
-        """What the route says of a model; nothing but its id where it is not listed."""
-        return next((entry for entry in self.models if entry.id == model), AnthropicModel(id=model))
+        """What the route says of a model; nothing where it is not listed."""
+        return next((entry for entry in self.models if entry.id == model), _UNLISTED)
 
-    def style_of(self, model: str) -> ThinkingStyle:
-        """How this model is made to think; never `auto`."""
-        style = self.model(model).thinking_style or self.thinking_style
-        if style != "auto":
-            return style
-        found = _VERSION.search(model)
-        version = (int(found[1]), int(found[2] or 0)) if found else (0, 0)
-        return "adaptive" if version >= _FIRST_ADAPTIVE else "budget"
+    def ways(self, model: str) -> Ways:
+        """How this model is made to think and kept from it."""
+        entry, known = self.model(model), known_ways(model)
+        style, off = entry.thinking_style or self.thinking_style, entry.thinking_off or self.thinking_off
+        return Ways(
+            known.style if style == "auto" else style,
+            known.off if off == "auto" else off,
+            known.is_bound,
+        )
+
+    def effort(self, model: str) -> str | None:
+        """The effort of a request that asks for none; None for one that leaves it to the model."""
+        offered = self.ways(model).efforts
+        if self.reasoning_effort in offered:
+            return self.reasoning_effort
+        return "off" if "off" in offered else None
+
+    def max_tokens(self, model: str) -> int:
+        """The longest reply where the request does not say otherwise, in tokens."""
+        return self.model(model).max_tokens or self.default_max_tokens
 
     @property
     def limits(self) -> StreamLimits:

@@ -77,13 +77,16 @@ class MessagesTranslator:
         failures: Failures,
         *,
         context_window: int | None = None,
+        behind: str | None = None,
         new_id: Callable[[], str] = new_call_id,
     ) -> None:
         """
         Args:
             context_window: of the model in tokens, where it is known: a prompt that is reported to be larger
                 was not read whole.
+            behind: what the reply is said behind, for its replay state.
         """
+        self._behind = behind
         self._failures = failures
         self._window = context_window
         self._new_id = new_id
@@ -152,7 +155,8 @@ class MessagesTranslator:
             is_empty=not self._blocks,
             details=self._stop_details,
         )
-        state = None if reason["kind"] == "error" else replay_state([block.entry() for block in self._blocks])
+        entries = [block.entry() for block in self._blocks]
+        state = None if reason["kind"] == "error" else replay_state(entries, self._behind)
         out.append(Finish(reason, UNSET if state is None else state))
         return out
 
