@@ -125,7 +125,9 @@ def _cost_in_words(figures: Mapping[str, Any]) -> str:
     if figures["knownCostUsd"]:
         cost = f"{usd(figures['knownCostUsd'])} and more: there are requests without a price of {routes}"
     sayable = next(filter(is_route, unpriced), None)
-    return cost if sayable is None else f"{cost}; say one in {SETTINGS_FILE}: {line(price_example(sayable))}"
+    if sayable is None:
+        return cost
+    return f"{cost}; say one in {SETTINGS_FILE}, such as {line(price_example(sayable))}"
 
 
 def _facts(facts: Sequence[tuple[str, str]] | Iterator[tuple[str, str]], look: Look) -> Iterator[str]:

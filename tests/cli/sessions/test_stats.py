@@ -57,7 +57,10 @@ def test_tokens_times_and_a_cost_that_is_not_known(golden: Path, run: Run) -> No
 
     assert (code, err) == (0, "")
     assert "turns 1, steps 1, requests 1" in out
-    assert "cost      not known: there is no price of acme/acme-1; say one in settings.yaml: models: {" in out
+    assert (
+        "cost      not known: there is no price of acme/acme-1; say one in settings.yaml, such as models: {"
+        in out
+    )
     assert "acme/acme-1          9       2     -" in out
     assert "turn 1: completed" in out
     assert "1.1 model" in out
@@ -81,9 +84,9 @@ def test_the_line_that_is_offered_says_a_price_where_it_is_put(tmp_path: Path, r
     log, home = tmp_path / "odd.jsonl", tmp_path / "home"
     log.write_bytes(TEXT.replace(b'"acme-1"', '"qwen/旗舰:8b, \\"free\\""'.encode()))
     home.mkdir()
-    [offered] = [text for text in run(log)[1].splitlines() if "say one in settings.yaml: " in text]
+    [offered] = [text for text in run(log)[1].splitlines() if "say one in settings.yaml, such as " in text]
 
-    (home / "settings.yaml").write_text(offered.partition("say one in settings.yaml: ")[2] + "\n")
+    (home / "settings.yaml").write_text(offered.partition("say one in settings.yaml, such as ")[2] + "\n")
 
     shown = json.loads(run(log, as_json=True)[1])["stats"]
     # 9 x $0.3 + 2 x $1.2, per million
