@@ -143,6 +143,17 @@ async def test_a_hang_says_something_writes_its_file_and_waits_for_the_cancel(tm
     assert tuple(got) == PARTIAL
 
 
+@pytest.mark.parametrize("name", ["none/ready", "a\0b"])
+@aio
+async def test_a_file_that_cannot_tell_of_a_hang_is_named(tmp_path: Path, name: str) -> None:
+    async with refused("SCRIPT_INVALID") as caught:
+        async for _ in play(Hang(ready_file=str(tmp_path / name)), CancelToken()):
+            pass
+
+    assert "readyFile" in str(caught[0])
+    assert "cannot be written: " in str(caught[0])
+
+
 @pytest.mark.parametrize("at", [0, 1, 2])
 @aio
 async def test_a_cancel_is_seen_between_chunks(at: int) -> None:

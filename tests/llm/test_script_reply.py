@@ -17,6 +17,7 @@ from dsh.llm.script.error import ScriptError
 from dsh.llm.script.script_file import given_replies, read_replies
 from dsh.llm.script.scripted import ScriptedAdapter
 from dsh.session.chunk import BlockEnd, BlockStart, Chunk, Finish, TextDelta, ToolCallDelta, UsageChunk
+from dsh.session.message import assistant_message
 from tests.aio import aio, aio_in_virtual_time
 from tests.llm.script_kit import blocks_of, chunks_of, refused, request
 
@@ -75,6 +76,15 @@ async def test_ids_are_counted_over_the_whole_run() -> None:
 
     ids = [block["id"] for _ in range(2) for block in await blocks_of(adapter)]
     assert ids == ["scripted-1", "scripted-2", "scripted-3", "scripted-4"]
+
+
+@aio
+async def test_an_id_that_the_conversation_holds_is_not_given_again() -> None:
+    calls = [{"type": "tool-call", "id": f"scripted-{n}", "name": "t", "arguments": "{}"} for n in (1, 3)]
+    asked = request("hi", assistant_message(calls, "p", "m"))
+
+    blocks = await blocks_of(model({"tools": [{"name": "t"}, {"name": "t"}]}), asked)
+    assert [block["id"] for block in blocks] == ["scripted-2", "scripted-4"]
 
 
 @aio
@@ -137,7 +147,7 @@ async def test_replies_come_in_order_and_one_too_many_fails() -> None:
     assert [(await blocks_of(adapter))[0]["text"] for _ in range(3)] == ["a", "b", "b"]
     async with refused("SCRIPT_EXHAUSTED") as caught:
         await chunks_of(adapter)
-    assert "has 3, 3 were played" in str(caught[0])
+    assert "has 3, 3 were played, the last of them at replies[1]" in str(caught[0])
     assert "repeatLast" in caught[0].hint
     adapter.assert_consumed()
 

@@ -310,6 +310,8 @@ async def failure_of(config: Mapping[str, Any]) -> CompositionError:
     [
         ({}, "llm-replay has no recording"),
         ({"file": "none.jsonl"}, "No such file"),
+        ({"file": "~nobody-of-this-name/s"}, "nobody has the home"),
+        ({"file": os.devnull}, "no regular file"),
         ({"file": "s.jsonl", "providers": {"p": {"models": [{"id": "a"}, {"id": "a"}]}}}, "once each"),
         ({"file": "s.jsonl", "providers": {"p": {"models": [{"id": "a", "defaultEffort": "x"}]}}}, "none of"),
         ({"file": "s.jsonl", "paceMs": -1}, ">= 0"),

@@ -90,6 +90,22 @@ async def test_a_script_that_is_too_short_or_too_long_is_told() -> None:
     assert ends(log)[2]["error"]["code"] == "SCRIPT_EXHAUSTED"
 
 
+@pytest.mark.parametrize(("prompts", "told"), [([], 0), (["one"], 1), (["one", "two"], 0)])
+@aio
+async def test_what_is_left_is_told_at_the_end_of_a_run_that_asked_for_some(
+    caplog: pytest.LogCaptureFixture, prompts: list[str], told: int
+) -> None:
+    with caplog.at_level(logging.WARNING, "dsh"):
+        async with scripted({"text": "a"}, {"text": "b"}) as it:
+            agent = await it.agent(options=ROUTE)
+            for prompt in prompts:
+                await it.prompt(agent, prompt)
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "1 of 2 replies were not played, the first is at replies[1]"
+    ] * told
+
+
 @aio
 async def test_the_route_and_its_models_are_the_rows(caplog: pytest.LogCaptureFixture) -> None:
     model = {"id": "big", "name": "Big", "contextWindow": 9000, "maxTokens": 7, "efforts": ["low", "high"]}
@@ -142,6 +158,7 @@ async def failure_of(config: Mapping[str, Any]) -> CompositionError:
         ({}, "either file or replies"),
         ({"file": "a", "replies": []}, "either file or replies"),
         ({"file": "none.yml"}, "none.yml"),
+        ({"file": "~nobody-of-this-name/r.yml"}, "nobody has the home"),
         ({"replies": [{"txt": "x"}]}, "unknown key 'txt' (at replies.0)"),
         ({"replies": ["x"]}, "expected object but got string (at replies.0)"),
         ({"replies": [], "models": [{"id": "a"}, {"id": "a"}]}, "once each"),

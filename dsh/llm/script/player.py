@@ -127,6 +127,10 @@ class Scripts:
         return script
 
     @property
+    def is_begun(self) -> bool:
+        return bool(self._claimed)
+
+    @property
     def sole(self) -> Script | None:
         """The only script, where there is one alone."""
         return self._scripts[0] if len(self._scripts) == 1 else None

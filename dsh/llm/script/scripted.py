@@ -32,6 +32,7 @@ class ScriptedAdapter(LlmAdapter):
     ) -> None:
         self._queue = [placed for placed in replies for _ in range(placed.reply.repeat)]
         self._last = replies[-1] if repeat_last and replies else None
+        self._ending = f", the last of them at {replies[-1].place}" if replies else ""
         self._length = len(self._queue)
         self._models = tuple(models)
         self._pace_ms, self._delta_chars = pace_ms, delta_chars
@@ -62,7 +63,13 @@ class ScriptedAdapter(LlmAdapter):
         reply, signal = placed.reply, request.signal or CancelToken()
         reply.check_request(request, placed.place)
         searched = request_text(request.messages)
-        entry = reply.entry(searched, lambda: f"scripted-{next(self._ids)}", delta_chars=self._delta_chars)
+        said = set(searched.split("\n")) if reply.tools else ()
+
+        def new_id() -> str:
+            """One that a resumed conversation does not hold already."""
+            return next(name for number in self._ids if (name := f"scripted-{number}") not in said)
+
+        entry = reply.entry(searched, new_id, delta_chars=self._delta_chars)
         if reply.delay_ms > 0:
             try:
                 await signal.sleep(reply.delay_ms / 1000)
@@ -85,13 +92,18 @@ class ScriptedAdapter(LlmAdapter):
         asked = f"call for {request.purpose}" if request.purpose else "call"
         raise ScriptError(
             EXHAUSTED,
-            f"there is no reply for this {asked}: the script has {self._length}, {self._played} were played",
+            f"there is no reply for this {asked}: the script has {self._length}, {self._played} were played"
+            + self._ending,
             hint="add a reply, or set repeatLast: true",
         )
 
     @property
     def _played(self) -> int:
         return self._length - len(self._queue)
+
+    @property
+    def is_begun(self) -> bool:
+        return self._played > 0
 
     def assert_consumed(self) -> None:
         """Check that every reply was played.

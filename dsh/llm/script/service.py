@@ -9,6 +9,10 @@ from dsh.llm.script.error import ScriptError
 class ModelScript(Protocol):
     """The script of a composition whose model is one."""
 
+    @property
+    def is_begun(self) -> bool:
+        """Whether a call was made at all."""
+
     def assert_consumed(self) -> None:
         """Check that every call in it was made.
 
@@ -21,9 +25,12 @@ MODEL_SCRIPT: ServiceKey[ModelScript] = ServiceKey("modelScript")
 
 
 def provide_script(ctx: Context, script: ModelScript) -> None:
-    """Provide a script, and warn when the row goes before every call in it was made."""
+    """Provide a script, and warn when the row goes before every call in it was made; a run that asks for none
+    has something else to say."""
 
     def tell() -> None:
+        if not script.is_begun:
+            return
         try:
             script.assert_consumed()
         except ScriptError as error:
