@@ -235,7 +235,7 @@ def test_a_sound_messages_request_is_accepted() -> None:
         (drop("messages.1.content.0.signature"), "signature"),
         (put("messages.1.content.0.cache_control", MARK), "cache_control: extra inputs"),
         (put("messages.1.content.1.data", ""), "data: it is empty"),
-        (lambda r: r["messages"][1]["content"].reverse(), "thinking must come first"),
+        (lambda r: r["messages"][1]["content"].reverse(), "the final block cannot be thinking"),
         (put("messages.1.content.2.text", ""), "messages.1.content.2.text"),
         (put("messages.1.content.3.id", "c.1"), "messages.1.content.3.id"),
         (put("messages.1.content.4.id", "c1"), "ids must be unique"),

@@ -35,6 +35,7 @@ BLOCKS = {
     "tool_use": ("type", "id", "name", "input", "cache_control"),
     "tool_result": ("type", "tool_use_id", "content", "is_error", "cache_control"),
 }
+THINKING = ("thinking", "redacted_thinking")
 OF_ROLE = {
     "user": ("text", "image", "tool_result"),
     "assistant": ("text", "thinking", "redacted_thinking", "tool_use"),
@@ -77,10 +78,11 @@ def _thinking(request: Mapping[str, Any], limit: int) -> bool:
     if "thinking" not in request:
         return False
     thinking = mapping(request["thinking"], "thinking")
-    if one_of(thinking.get("type"), "thinking.type", ("enabled", "disabled", "adaptive")) == "disabled":
+    kind = one_of(thinking.get("type"), "thinking.type", ("enabled", "disabled", "adaptive", "between_tools"))
+    if kind in ("disabled", "between_tools"):
         only(thinking, "thinking.", ("type",))
         return False
-    if thinking["type"] == "enabled":
+    if kind == "enabled":
         budget = count(thinking.get("budget_tokens"), "thinking.budget_tokens", least=MIN_BUDGET_TOKENS)
         need(budget < limit, f"max_tokens: {limit} must be greater than thinking.budget_tokens, {budget}")
     need(request.get("temperature", 1) == 1, "temperature: it may only be 1 when thinking is enabled")
@@ -143,9 +145,8 @@ def _message(message: Mapping[str, Any], at: int) -> None:
         place = f"{where}.content.{number_}"
         kind = one_of(mapping(one, place).get("type"), f"{place}.type", OF_ROLE[role])
         _block(one, place)
-        if kind in ("thinking", "redacted_thinking"):
-            before = {block["type"] for block in blocks[:number_]}
-            need(before <= {"thinking", "redacted_thinking"}, f"{place}: thinking must come first")
+        is_last = number_ == len(blocks) - 1
+        need(not (is_last and kind in THINKING), f"{place}: the final block cannot be thinking")
 
 
 def _block(block: Mapping[str, Any], where: str) -> None:
