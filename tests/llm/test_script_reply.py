@@ -233,7 +233,7 @@ async def test_an_expectation_that_never_ends_fails_by_name(monkeypatch: pytest.
 def test_however_a_text_is_cut_it_is_the_same_text(text: str, size: int) -> None:
     text = text.replace("{{", "")
     [placed] = given_replies([{"text": text, "tools": [{"name": "t", "args": {"a": text}}]}])
-    entry = placed.reply.entry("", lambda: "c", delta_chars=size)
+    entry = placed.reply.entry((), lambda: "c", delta_chars=size)
     said = "".join(chunk.text for chunk in entry.chunks if isinstance(chunk, TextDelta))
     raw = "".join(chunk.arguments_delta for chunk in entry.chunks if isinstance(chunk, ToolCallDelta))
 

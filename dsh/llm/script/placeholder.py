@@ -69,6 +69,11 @@ def filled(text: str, searched: str) -> str:
     return "".join((*out, text[at:]))
 
 
+def holds_placeholder(value: Any) -> bool:
+    """Whether a string in JSON data is to be filled."""
+    return any(OPEN in text for text in _leaves(value))
+
+
 def check_placeholders(value: Any) -> None:
     """Check what can be known of the strings in JSON data before a request is there.
 
@@ -125,7 +130,7 @@ def filled_entry(entry: ScriptEntry, messages: Sequence[Message]) -> ScriptEntry
     """The entry with every string in it filled; the very same where none has to be. Raises as `filled`."""
     told = entry.failure.message if isinstance(entry, Throw) else ""
     chunks = [chunk_to_json(chunk) for chunk in entry.chunks]
-    if not any(OPEN in text for text in _leaves([told, chunks])):
+    if not holds_placeholder([told, chunks]):
         return entry
     searched = request_text(messages)
     made = tuple(chunk_from_json(filled_value(chunk, searched)) for chunk in chunks)

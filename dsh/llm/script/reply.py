@@ -21,7 +21,14 @@ from dsh.llm.request import LlmRequest, Purpose
 from dsh.llm.script.entry import Chunks, Hang, ScriptEntry, Throw
 from dsh.llm.script.error import UNEXPECTED_REQUEST, ScriptError
 from dsh.llm.script.pattern import PatternError, compiled, is_found
-from dsh.llm.script.placeholder import check_placeholders, filled, filled_value, readable_text
+from dsh.llm.script.placeholder import (
+    check_placeholders,
+    filled,
+    filled_value,
+    holds_placeholder,
+    readable_text,
+    request_text,
+)
 from dsh.session.chunk import (
     BlockEnd,
     BlockStart,
@@ -32,6 +39,7 @@ from dsh.session.chunk import (
     ToolCallDelta,
     UsageChunk,
 )
+from dsh.session.message import Message
 from dsh.session.value import MAX_SAFE_INT, encode
 
 Count = Annotated[int, Meta(ge=0, le=MAX_SAFE_INT)]
@@ -131,7 +139,7 @@ class Reply(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="ca
             except PatternError as error:
                 raise ValueError(f"expect: {error}") from None
         try:
-            check_placeholders(msgspec.to_builtins((self.text, self.reasoning, self.tools, self.error)))
+            check_placeholders(self._texts())
         except ScriptError as error:
             raise ValueError(str(error)) from None
 
@@ -139,6 +147,9 @@ class Reply(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="ca
     def patterns(self) -> Sequence[str]:
         """`expect` as a list."""
         return [self.expect] if isinstance(self.expect, str) else self.expect
+
+    def _texts(self) -> Any:
+        return msgspec.to_builtins((self.text, self.reasoning, self.tools, self.error))
 
     def check_request(self, request: LlmRequest, place: str) -> None:
         """Check a request against `expect`.
@@ -165,14 +176,17 @@ class Reply(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="ca
                 f"{place}: the request does not hold what is expected, {pattern!r:.200}; it ends {end!r}",
             )
 
-    def entry(self, searched: str, new_id: Callable[[], str], *, delta_chars: int) -> ScriptEntry:
+    def entry(
+        self, messages: Sequence[Message], new_id: Callable[[], str], *, delta_chars: int
+    ) -> ScriptEntry:
         """What is played for one request.
 
         Args:
-            searched: the strings of the request's messages, for placeholders.
+            messages: those of the request, for placeholders.
             new_id: makes the id of a call that has none.
             delta_chars: how many characters go into one delta.
         """
+        searched = request_text(messages) if holds_placeholder(self._texts()) else ""
         is_whole = not (self.error or self.hang)
         chunks: list[Chunk] = []
         for index, block in enumerate(self._blocks(searched, new_id)):

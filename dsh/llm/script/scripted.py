@@ -9,7 +9,6 @@ from dsh.llm.failure import LlmError
 from dsh.llm.request import LlmRequest
 from dsh.llm.script.entry import play
 from dsh.llm.script.error import EXHAUSTED, UNCONSUMED, ScriptError
-from dsh.llm.script.placeholder import request_text
 from dsh.llm.script.script_file import PlacedReply
 from dsh.llm.stream import close_stream
 from dsh.session.chunk import Chunk
@@ -18,7 +17,7 @@ DELTA_CHARS = 16
 
 
 class ScriptedAdapter(LlmAdapter):
-    """Plays replies. State: which were played, and how many call ids were given out."""
+    """Plays replies. State: which were played, to which sessions, and how many call ids were given out."""
 
     def __init__(
         self,
@@ -38,6 +37,9 @@ class ScriptedAdapter(LlmAdapter):
         self._pace_ms, self._delta_chars = pace_ms, delta_chars
         self._policy = policy or RetryPolicy()
         self._ids = itertools.count(1)
+        self._sessions: set[str | None] = set()
+        self._taken: set[str] = set()
+        """Ids of calls that were made before this adapter answered a session."""
 
     def provider_info(self, provider: str) -> ProviderInfo:
         return ProviderInfo(provider, "Scripted")
@@ -62,14 +64,11 @@ class ScriptedAdapter(LlmAdapter):
         placed = self._take(request)
         reply, signal = placed.reply, request.signal or CancelToken()
         reply.check_request(request, placed.place)
-        searched = request_text(request.messages)
-        said = set(searched.split("\n")) if reply.tools else ()
-
-        def new_id() -> str:
-            """One that a resumed conversation does not hold already."""
-            return next(name for number in self._ids if (name := f"scripted-{number}") not in said)
-
-        entry = reply.entry(searched, new_id, delta_chars=self._delta_chars)
+        if request.session_id not in self._sessions:
+            self._sessions.add(request.session_id)
+            blocks = itertools.chain.from_iterable(message["content"] for message in request.messages)
+            self._taken |= {block["id"] for block in blocks if block["type"] == "tool-call"}
+        entry = reply.entry(request.messages, self._new_id, delta_chars=self._delta_chars)
         if reply.delay_ms > 0:
             try:
                 await signal.sleep(reply.delay_ms / 1000)
@@ -81,6 +80,9 @@ class ScriptedAdapter(LlmAdapter):
                 yield chunk
         finally:
             await close_stream(chunks)
+
+    def _new_id(self) -> str:
+        return next(name for number in self._ids if (name := f"scripted-{number}") not in self._taken)
 
     def _take(self, request: LlmRequest) -> PlacedReply:
         for at, placed in enumerate(self._queue):
