@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections.abc import Iterable
+from itertools import islice
 
 import msgspec
 
@@ -10,12 +11,14 @@ from dsh.llm.failure import LlmError, LlmFailure
 
 MAX_NAMED = 3
 MAX_COMPARED = 2000
+MAX_NAME_CHARS = 100
 CHOSEN = "the model is chosen by agent-default-model, in the settings or as a row"
 
 _SAYS = re.compile(
     r"""
-    not[ ]exist | not[ ]found | not[ ]available | not[ ]supported | unknown[ ]model | no[ ]such[ ]model
-  | (?:invalid|not[ ]a[ ]valid|unsupported)[ ]model | no[ ]endpoints[ ]found | not[ ]have[ ]access
+    not[ ]exist | not[ ]found | unknown[ ]model | no[ ]such[ ]model | not[ ]have[ ]access
+  | (?:invalid|not[ ]a[ ]valid|unsupported)[ ]model | no[ ]endpoints[ ]found
+  | model\b[^.;:]{0,80}\bnot[ ](?:available|supported)  # and no parameter "with this model"
     """,
     re.IGNORECASE | re.VERBOSE,
 )
@@ -23,17 +26,13 @@ _SAYS = re.compile(
 
 def is_unknown_model(failure: LlmFailure, model: str) -> bool:
     """Whether a refusal says that there is no such model: by status, and by its words."""
-    said = failure.message
-    return (
-        failure.status in (400, 404, 422)
-        and _SAYS.search(said) is not None
-        and ("model" in said.lower() or (bool(model) and model in said))
-    )
+    said = failure.message.replace(model, "model") if model else failure.message
+    return failure.status in (400, 404, 422) and "model" in said.lower() and _SAYS.search(said) is not None
 
 
 def closest(model: str, known: Iterable[str]) -> list[str]:
     """The names nearest to this one, nearest first, at most `MAX_NAMED`."""
-    by_lower = {name.lower(): name for name in list(known)[:MAX_COMPARED]}
+    by_lower = {name.lower(): name for name in _presentable(known)}
     wanted = model.lower()
     near = difflib.get_close_matches(wanted, by_lower, MAX_NAMED, 0.5)
     if wanted:
@@ -57,8 +56,15 @@ def told(error: LlmError, route: str, model: str, known: Iterable[str]) -> LlmEr
     return made
 
 
+def _presentable(known: Iterable[str]) -> list[str]:
+    """The names that can be shown: a server may list anything."""
+    return [
+        name for name in islice(known, MAX_COMPARED) if name.isprintable() and len(name) <= MAX_NAME_CHARS
+    ]
+
+
 def _nearest(model: str, known: Iterable[str]) -> str:
-    names = list(known)
+    names = _presentable(known)
     near = closest(model, names)
     if near:
         return f"; nearest: {', '.join(near)}"

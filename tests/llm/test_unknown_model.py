@@ -20,6 +20,8 @@ from dsh.llm.unknown_model import closest, is_unknown_model, told, unknown_model
         (404, "The requested model 'gpt-9' does not exist."),
         (400, "unknown model: gpt-9"),
         (422, "unsupported model gpt-9"),
+        (400, "The model gpt-9 is not supported in this region"),
+        (404, "gpt-9 is not available"),
     ],
 )
 def test_refusals_of_a_model_are_known_by_status_and_words(status: int, message: str) -> None:
@@ -35,6 +37,9 @@ def test_refusals_of_a_model_are_known_by_status_and_words(status: int, message:
         (400, "messages.3: no call before it has the id"),
         (400, "This model's maximum context length is 4096 tokens"),
         (404, "page not found"),
+        (400, "Unsupported parameter: 'max_tokens' is not supported with this model. Use another."),
+        (400, "Function tools with reasoning_effort are not supported for gpt-9 in /v1/chat/completions."),
+        (400, "image input is not supported by the model"),
         (None, "The model `gpt-9` does not exist"),
     ],
 )
@@ -66,6 +71,13 @@ def test_the_message_names_route_model_nearest_names_and_where_the_model_was_cho
         "the model is chosen by agent-default-model, in the settings or as a row"
     )
     assert (error.code, error.failure.status, error.failure.request_id) == ("INVALID_REQUEST", 400, "r")
+
+
+def test_what_a_server_lists_is_shown_where_it_is_a_name() -> None:
+    listed = ["gpt-5\x1b[31m", "gpt-5\n", "gpt-5" * 21, "gpt-5-mini"]
+
+    assert closest("gpt-5", listed) == ["gpt-5-mini"]
+    assert "; it has: gpt-5-mini;" in unknown_model("here", "zzz", listed).message
 
 
 def test_without_near_names_some_are_named_and_without_any_none() -> None:

@@ -150,6 +150,27 @@ def test_a_route_that_cannot_be_is_refused(route: dict[str, Any]) -> None:
         resolve_config(Config, {"providers": {"r": route}})
 
 
+@pytest.mark.parametrize(
+    ("api", "says"),
+    [
+        ("anthropic-messages", "api anthropic-messages is spoken by row llm-anthropic; put the route under"),
+        ("openai-responses", "api must be openai-completions here or left out, and is 'openai-responses'"),
+    ],
+)
+def test_a_route_of_another_wire_is_sent_to_the_row_that_speaks_it(api: str, says: str) -> None:
+    with pytest.raises(ValidationError, match=says):
+        resolve_config(Config, {"providers": {"r": usual(api=api)}})
+
+
+def test_keys_that_other_programs_write_for_such_a_route_are_taken() -> None:
+    more: dict[str, Any] = {
+        "api": "openai-completions",
+        "defaultInput": ["text", "image"],
+        "maxRequestImageBytes": 1,
+    }
+    assert resolve_config(Config, {"providers": {"r": usual(**more)}}).providers["r"].api
+
+
 def test_a_route_needs_a_name_and_none_at_all_is_fine() -> None:
     with pytest.raises(ValidationError):
         resolve_config(Config, {"providers": {" ": usual()}})

@@ -6,6 +6,7 @@ import pytest
 
 from dsh.capabilities.model_catalogue import MODEL_CATALOGUE
 from dsh.capabilities.model_facts import ModelFacts
+from dsh.llm.chat import openai
 from dsh.llm.failure import LlmError
 from dsh.llm.memo import Memo
 from dsh.session.chunk import BlockEnd
@@ -110,6 +111,37 @@ async def test_each_model_is_asked_in_its_own_dialect_within_one_conversation() 
         assert plain["messages"][1] == {"role": "assistant", "content": "so"}
         assert (thinker["max_completion_tokens"], thinker["reasoning_effort"]) == (9, "high")
         assert thinker["messages"][1] == {"role": "assistant", "content": "so", "reasoning": "why"}
+
+
+@pytest.mark.parametrize(
+    ("compat", "member"),
+    [({}, "max_completion_tokens"), ({"maxTokensField": "max_tokens"}, "max_tokens")],
+)
+@aio
+async def test_at_openais_own_endpoint_the_new_name_is_meant_unless_the_route_says_another(
+    compat: dict[str, Any], member: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    route = {"defaultMaxTokens": 50, "compat": compat}
+    async with against("success", repeat_last=True, route=route) as (run, server):
+        await run.ask(model="m")
+        monkeypatch.setattr(openai, "OPENAI_HOST", server.base_url.split("/")[2])
+        await run.ask(model="m")
+        elsewhere, own = (request.body for request in server.requests)
+
+        assert elsewhere["max_tokens"] == own[member] == 50
+
+
+@aio
+async def test_a_refusal_of_a_members_name_says_the_key_of_the_route() -> None:
+    said = "Unsupported parameter: 'max_tokens' is not supported with this model."
+    refusal = {"status": 400, "body": {"error": {"message": f"{said} Use 'max_completion_tokens'."}}}
+    async with against(refusal) as (run, server):
+        failure = failure_of(await run.ask(model="m"))
+
+        assert failure["code"] == "INVALID_REQUEST"
+        assert failure["message"].startswith(said)
+        assert f"(for route {ROUTE}, set compat.maxTokensField: max_completion_tokens)" in failure["message"]
+        assert len(server.requests) == 1  # no list of models is asked for
 
 
 @aio

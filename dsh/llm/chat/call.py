@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from dsh.capabilities.http import HttpClient
 from dsh.llm.chat.body import WireHistory, request_body
-from dsh.llm.chat.dialect import Dialect
+from dsh.llm.chat.dialect import DEEPSEEK, Dialect
 from dsh.llm.chat.translator import USUAL, ChatTranslator, ReplyRules
 from dsh.llm.failure import LlmError
 from dsh.llm.request import LlmRequest
@@ -55,8 +55,11 @@ async def stream_chat(
     except LlmError as error:
         if error.failure.status not in (400, 404, 422):
             raise
+        from dsh.llm.chat.advice import advised
         from dsh.llm.unknown_model import is_unknown_model, told
 
+        if dialect != DEEPSEEK and (better := advised(error, config.provider, dialect)) is not None:
+            raise better from error
         if not is_unknown_model(error.failure, config.model):
             raise
         raise told(error, config.provider, config.model, await known_models()) from error

@@ -51,7 +51,8 @@ class Compat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """`compat` of a route or of one of its models: what this server does differently."""
 
     max_tokens_field: MaxTokensField | None = None
-    """What the longest reply is called: `max_tokens`, or `max_completion_tokens` as OpenAI wants it."""
+    """What the longest reply is called: `max_tokens`, or `max_completion_tokens`, which is meant where the
+    endpoint is OpenAI's own and nothing is said."""
     system_role: SystemRole | None = None
     """Role of the system prompt: `system`, or `developer`."""
     stream_options: bool | None = None

@@ -90,7 +90,7 @@ class OpenAiAdapter(LlmAdapter):
     async def _stream(self, settings: RouteSettings, request: LlmRequest) -> AsyncIterator[Chunk]:
         model = request.config.model
         _check_model(settings, model)
-        ways = settings.ways(model)
+        ways = settings.ways(model, is_openai=self._vendor(settings) == "openai")
         endpoint = self._endpoint(settings, "chat/completions", "text/event-stream")
         thinking, effort = _thinking(request, ways)
         from dsh.llm.chat.call import stream_chat

@@ -1,7 +1,7 @@
 """A route of the chat-completions wire as people configure it, and what follows for its models."""
 
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -9,11 +9,14 @@ from dsh.capabilities.settings import CREDENTIAL_REF
 from dsh.llm.adapter import EffortInfo, ReasoningInfo, RetryPolicy
 from dsh.llm.chat.dialect import OFF, Compat, Dialect, dialect_of
 from dsh.llm.retry import RetryConfig
+from dsh.llm.transport.api import check_api
 from dsh.llm.transport.route import check_endpoint, check_headers, check_limits
 from dsh.llm.transport.watchdog import StreamLimits
 from dsh.session.projection.price import Price
 
 OPENAI_HOST = "api.openai.com"
+OPENAI = Compat(max_tokens_field="max_completion_tokens")
+"""OpenAI's own endpoint: its reasoning models refuse the old name, and all its models take the new one."""
 
 _DESCRIPTIONS = {OFF: "Answer without thinking"}
 
@@ -50,6 +53,8 @@ class ChatRoute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     display_name: str | None = None
     """What people call the route; unset: its name."""
+    api: str | None = None
+    """The wire format by its usual name; `openai-completions` is the one that this row speaks."""
     api_key_env: Annotated[str, CREDENTIAL_REF] | None = None
     """Name of the key, as an environment variable or in the credentials file; never the key itself."""
     keyless: bool = False
@@ -87,9 +92,16 @@ class ChatRoute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     retry_policy: RetryConfig = msgspec.field(default_factory=RetryConfig)
     """When a failed request is repeated, and how long is waited before."""
 
+    # of the image path, which is not built: known, so that rows written for it load
+    default_input: list[Literal["text", "image"]] = msgspec.field(default_factory=lambda: ["text"])
+    """Of the image path, which is not built: no effect."""
+    max_request_image_bytes: int = 20 * 1024 * 1024
+    """The same: no effect."""
+
     def __post_init__(self) -> None:
         if self.display_name is not None and not self.display_name.strip():
             raise ValueError("displayName is blank")
+        check_api(self.api, "llm-openai")
         check_endpoint(base_url=self.base_url, base_url_env=self.base_url_env, api_key_env=self.api_key_env)
         if self.api_key_env is None and not self.keyless:
             raise ValueError("a route has an apiKeyEnv, or keyless: true")
@@ -143,7 +155,7 @@ class RouteSettings:
     def __init__(self, name: str, route: ChatRoute) -> None:
         self.name = name
         self.route = route
-        self._ways: dict[str, ModelWays] = {}
+        self._ways: dict[tuple[str, bool], ModelWays] = {}
 
     @property
     def display_name(self) -> str:
@@ -169,17 +181,21 @@ class RouteSettings:
         """Whether the route lists the model."""
         return any(entry.id == model for entry in self.route.models)
 
-    def ways(self, model: str) -> ModelWays:
-        """How a model of this route is asked, listed or not."""
-        if (known := self._ways.get(model)) is not None:
+    def ways(self, model: str, *, is_openai: bool = False) -> ModelWays:
+        """How a model of this route is asked, listed or not.
+
+        Args:
+            is_openai: the endpoint is OpenAI's own, whose ways count where the route says nothing.
+        """
+        if (known := self._ways.get((model, is_openai))) is not None:
             return known
         route = self.route
         entry = next((entry for entry in route.models if entry.id == model), ChatModel(id=model))
         made = ModelWays(
             entry=entry,
-            dialect=dialect_of(route.compat, entry.compat),
+            dialect=dialect_of(OPENAI if is_openai else None, route.compat, entry.compat),
             max_tokens=entry.max_tokens or route.default_max_tokens,
             reasoning_effort=entry.reasoning_effort or route.reasoning_effort,
         )
-        self._ways[model] = made
+        self._ways[model, is_openai] = made
         return made
