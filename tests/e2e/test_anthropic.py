@@ -1,6 +1,7 @@
 """Whole jobs on the route `anthropic`, against a server that refuses what the API would refuse."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from dsh.testing.mock_server import MockModelServer, MockOptions
@@ -11,14 +12,24 @@ MODEL = "claude-sonnet-4-5"
 
 
 def run(
-    space: Workspace, server: MockModelServer, *words: str, model: str = MODEL, **options: Any
+    space: Workspace,
+    server: MockModelServer,
+    *words: str,
+    model: str = MODEL,
+    plugins: Sequence[str] = (),
+    **options: Any,
 ) -> Finished:
-    """One run on the route, with these options of it; without a task another turn of the session there is."""
+    """One run on the route, with these options of it; without a task another turn of the session there is.
+
+    Args:
+        plugins: files of more rows.
+    """
     quick = {"maxRetries": 1, "backoff": {"initialDelayMs": 1, "maxDelayMs": 2}}
     rows: list[Any] = [
         {"id": "llm-anthropic", "merge": {"providers": {"anthropic": {"retryPolicy": quick, **options}}}},
         {"id": "agent-default-model", "merge": {"provider": "anthropic", "model": model}},
     ]
+    rows += [{"insert": [{"id": f"more-{at}", "name": name}]} for at, name in enumerate(plugins)]
     if not words:
         space.write("resumer.py", RESUMER)
         [log] = space.logs()

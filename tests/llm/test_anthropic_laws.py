@@ -74,8 +74,8 @@ def replies(draw: st.DrawFn) -> Message:
 
 @st.composite
 def asked(draw: st.DrawFn) -> Message:
-    made: Any = user_message(draw(st.lists(st.one_of(WORDS.map(text), blocks), max_size=3)) or "x")
-    made = {**made, "role": draw(st.sampled_from(["user", "system"]))}
+    made: Any = dict(user_message(draw(st.lists(st.one_of(WORDS.map(text), blocks), max_size=3)) or "x"))
+    made["role"] = draw(st.sampled_from(["user", "system"]))
     return made  # type: ignore[no-any-return]
 
 

@@ -55,7 +55,7 @@ def check_anthropic(body: object, headers: Mapping[str, str], rules: Rules, issu
     need(string(request.get("model"), "model") != "", "model: it is empty")
     need(request.get("stream") is True, "stream: this server only streams")
     limit = count(request.get("max_tokens"), "max_tokens")
-    thinks = _thinking(request, limit)
+    has_budget = _thinking(request, limit)
     _options(request)
     _system(request)
     _tools(request)
@@ -70,11 +70,12 @@ def check_anthropic(body: object, headers: Mapping[str, str], rules: Rules, issu
         markers <= MAX_CACHE_MARKERS,
         f"at most {MAX_CACHE_MARKERS} blocks with cache_control, found {markers}",
     )
-    if thinks and rules.demands_reasoning is not False:
+    if has_budget and rules.demands_reasoning is not False:
         _passed_back(messages, request["model"], issued)
 
 
 def _thinking(request: Mapping[str, Any], limit: int) -> bool:
+    """Whether the model thinks by a budget, which binds it to the thinking of the calls under way."""
     if "thinking" not in request:
         return False
     thinking = mapping(request["thinking"], "thinking")
@@ -92,7 +93,7 @@ def _thinking(request: Mapping[str, Any], limit: int) -> bool:
         choice.get("type") in ("auto", "none"),
         "tool_choice: thinking may not be enabled when it forces a tool",
     )
-    return True
+    return kind == "enabled"
 
 
 def _options(request: Mapping[str, Any]) -> None:
