@@ -7,24 +7,32 @@ MASK = "***"
 # Each is compiled when something is masked first: a run that shows nothing does without.
 _KEY = (
     r"\b(?:(?P<key>[spr]k[-_])[A-Za-z0-9][A-Za-z0-9_\-]{6,}"
-    r"|(?P<word>(?:api|key|token)[-_])(?=[A-Za-z_\-]*[0-9])[A-Za-z0-9][A-Za-z0-9_\-]{6,})"
+    r"|(?P<word>(?:api|key|token)[-_])(?=[A-Za-z_\-]*[0-9])[A-Za-z0-9][A-Za-z0-9_\-]{6,}"
+    r"|(?P<plain>gsk_|hf_|gh[opsur]_|xai-|pplx-|csk-|AKIA)[A-Za-z0-9]{16,}"
+    r"|(?P<mixed>github_pat_|glpat-|nvapi-|AIza)[A-Za-z0-9_\-]{16,}"
+    r"|(?P<jwt>eyJ)[A-Za-z0-9_\-]{8,4000}\.[A-Za-z0-9_\-]{8,4000}\.[A-Za-z0-9_\-]+)"
 )
 _SECRET_NAME = (
     r"(?:(?:^|[-_. ])|(?<=[a-z0-9])(?=[A-Z]))"
-    r"(?i:token|password|passwd|passphrase|secret|credential|authorization|(?:api|access|secret|private)[-_]?key)\Z"
+    r"(?i:token|password|passwd|passphrase|secret|credential|authorization|cookie"
+    r"|(?:api|access|secret|private)[-_]?key|(?<=-)key)\Z"
 )
 _AUTHORIZATION = r"(?i:\b(Bearer|Basic)\s+[A-Za-z0-9._~+/=\-]{6,})"
 _USER = r"(?<=://)[^/?#\s]+@"
+_QUERY = (
+    r"(?i:([?&](?:[\w.\-]*[-_.])?"
+    r"(?:(?:api|access)?key|token|secret|passw(?:or)?d|sig(?:nature)?|credential|auth)=)[^&#\s'\"]+)"
+)
 
 
 def masked(text: str) -> str:
-    """The text with `***` in place of what has the form of a key, an `Authorization` or a URL's user.
+    """The text with `***` in place of what has the form of a key, an `Authorization`, a secret of a URL.
 
     `sk-…` keeps its prefix and `Bearer …` its scheme. A key of another form is not recognised: whoever
     knows it replaces it first.
     """
     text = masked_urls(re.sub(_AUTHORIZATION, rf"\1 {MASK}", text))
-    return re.sub(_KEY, lambda found: f"{found['key'] or found['word']}{MASK}", text)
+    return re.sub(_KEY, lambda found: f"{found[found.lastgroup or 0]}{MASK}", text)
 
 
 def masked_value(key: str, value: str) -> str:
@@ -37,5 +45,6 @@ def masked_value(key: str, value: str) -> str:
 
 
 def masked_urls(text: str) -> str:
-    """The text with `***` in place of user and password in every URL."""
-    return re.sub(_USER, f"{MASK}@", text) if "@" in text else text
+    """The text with `***` for user and password in every URL, and for what its query calls a secret."""
+    text = re.sub(_USER, f"{MASK}@", text) if "@" in text else text
+    return re.sub(_QUERY, rf"\1{MASK}", text) if "=" in text else text

@@ -19,6 +19,14 @@ KEY_CHARS = st.text("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456
         ("Basic dXNlcjpwYXNz", "Basic ***"),
         ("https://user:pa55@host/v1?x=1", "https://***@host/v1?x=1"),
         ("http://token@host and http://plain/a@b", "http://***@host and http://plain/a@b"),
+        ("gsk_0123456789abcdefABCDEF", "gsk_***"),
+        ("hf_AbCdEfGhIjKlMnOpQr", "hf_***"),
+        ("AIzaSyA-123456789_abcdefghij", "AIza***"),
+        ("github_pat_11ABCDEFG0_abcdefghij", "github_pat_***"),
+        ("a eyJhbGciOiJI.eyJzdWIiOiIx.SflKxwRJSM b", "a eyJ*** b"),
+        ("https://h/v1?key=abc&v=1", "https://h/v1?key=***&v=1"),
+        ("https://h/v1?v=1&subscription-key=a.b#x", "https://h/v1?v=1&subscription-key=***#x"),
+        ("(https://h?X-Amz-Signature=00ff)", "(https://h?X-Amz-Signature=***"),
     ],
 )
 def test_a_secret_is_masked_by_its_form(text: str, shown: str) -> None:
@@ -34,6 +42,9 @@ def test_a_secret_is_masked_by_its_form(text: str, shown: str) -> None:
         "sk-",
         "a@b.example",
         "desk-top-machine",
+        "hf_some-long-configuration-name",
+        "https://h/v1?monkey=abc&api-version=2024-02-01&keys=1",
+        "key=abc",
     ],
 )
 def test_plain_words_stay(text: str) -> None:
@@ -53,6 +64,7 @@ def test_no_user_of_a_url_gets_through(user: str, after: str) -> None:
 SECRETS = (
     *("token", "botToken", "bot_token", "GITHUB_TOKEN", "apiKey", "api_key", "x-api-key", "accessKey"),
     *("privateKey", "dbPassword", "PASSWORD", "clientSecret", "Authorization"),
+    *("Cookie", "Ocp-Apim-Subscription-Key", "x-litellm-key"),
 )
 PLAIN = (
     *("tokenizer", "maxTokens", "maxTokensField", "tokens", "apiKeyEnv", "key", "keyless", "monkey"),

@@ -8,6 +8,7 @@ server is waited for is the caller's business (`dsh.llm.transport.watchdog`).
 
 import asyncio
 import contextlib
+import logging
 import ssl
 import sys
 from collections.abc import AsyncIterable, Mapping
@@ -15,8 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from dsh.capabilities.authorities import chosen, load_authorities
-from dsh.capabilities.http_failure import reason, remedy
-from dsh.capabilities.proxy import proxy_for, shown_proxy
+from dsh.capabilities.proxy import proxy_for, proxy_problem, shown_proxy
 from dsh.errors import DshError
 from dsh.kernel import ServiceKey
 
@@ -36,6 +36,9 @@ ENCODINGS = frozenset({"", "identity", "gzip", "deflate", "zstd"})
 
 UNUSABLE_SETTINGS = "INVALID_HTTP_SETTINGS"
 """Code of an `HttpError` that trying again cannot mend: the CA store or the proxy is set wrongly."""
+UNUSABLE_URL = "INVALID_BASE_URL"
+"""The same for a URL that looks like one and is none, such as `http://256.1.1.1`."""
+MAX_SHOWN_PATH_CHARS = 200
 
 
 class HttpError(DshError):
@@ -133,8 +136,11 @@ class HttpClient:
         client = self._clients.get(proxy) or self._start(proxy)
         try:
             request = client.build_request(method, url, headers=dict(headers), content=content)
+        except (httpx.InvalidURL, ValueError) as error:
+            raise HttpError(str(error), code=UNUSABLE_URL, hint="check the base URL") from error
+        try:
             return HttpStream(await client.send(request, stream=True, follow_redirects=False))
-        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+        except (httpx.HTTPError, httpx.StreamError) as error:
             raise _wrapped(error, proxy if isinstance(error, httpx.TransportError) else "") from error
 
     def warm(self, url: str) -> None:
@@ -158,6 +164,8 @@ class HttpClient:
         await asyncio.wait((self._authorities,))
         if (error := self._authorities.exception()) is not None:
             self._authorities = None
+            from dsh.capabilities.http_failure import reason
+
             raise HttpError(
                 f"the CA store cannot be read: {reason(error)}",
                 code=UNUSABLE_SETTINGS,
@@ -167,30 +175,35 @@ class HttpClient:
     def _start(self, proxy: str) -> "httpx.AsyncClient":
         import httpx
 
-        try:
-            way = None
-            if proxy:
-                way = httpx.Proxy(proxy, ssl_context=self._tls if proxy.startswith("https:") else None)
-            client = httpx.AsyncClient(
-                verify=self._tls,
-                timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT_S, write=WRITE_TIMEOUT_S),
-                limits=httpx.Limits(
-                    max_connections=MAX_CONNECTIONS,
-                    max_keepalive_connections=KEPT_CONNECTIONS,
-                    keepalive_expiry=KEEP_ALIVE_S,
-                ),
-                proxy=way,
-                trust_env=False,
-                follow_redirects=False,
-            )
-        except (ValueError, ImportError, httpx.InvalidURL) as error:
-            raise HttpError(
-                f"the proxy settings cannot be used: {_proxy_problem(error)}",
-                code=UNUSABLE_SETTINGS,
-                hint="check HTTP_PROXY, HTTPS_PROXY and ALL_PROXY",
-            ) from error
+        client = httpx.AsyncClient(
+            verify=self._tls,
+            timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT_S, write=WRITE_TIMEOUT_S),
+            limits=httpx.Limits(
+                max_connections=MAX_CONNECTIONS,
+                max_keepalive_connections=KEPT_CONNECTIONS,
+                keepalive_expiry=KEEP_ALIVE_S,
+            ),
+            proxy=self._way(proxy) if proxy else None,
+            trust_env=False,
+            follow_redirects=False,
+        )
         self._clients[proxy] = client
         return client
+
+    def _way(self, proxy: str) -> "httpx.Proxy":
+        import httpx
+
+        problem = proxy_problem(proxy)
+        if not problem:
+            try:
+                return httpx.Proxy(proxy, ssl_context=self._tls if proxy.startswith("https:") else None)
+            except (httpx.InvalidURL, ValueError):
+                problem = "its URL names no host"
+        raise HttpError(
+            f"the proxy settings cannot be used: {problem}",
+            code=UNUSABLE_SETTINGS,
+            hint="check HTTP_PROXY, HTTPS_PROXY and ALL_PROXY",
+        )
 
     async def aclose(self) -> None:
         """Drop every connection. The client can be used again."""
@@ -216,7 +229,8 @@ def host_of(url: str) -> str:
     if not host or parts.scheme not in ("http", "https"):
         return "the configured base URL"  # where nothing can be told apart, anything may be a password
     host = f"[{host}]" if ":" in host else host
-    return f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path}"
+    path = parts.path if len(parts.path) <= MAX_SHOWN_PATH_CHARS else parts.path[:MAX_SHOWN_PATH_CHARS] + "…"
+    return f"{parts.scheme}://{host}{f':{port}' if port else ''}{path}"
 
 
 def _errors() -> tuple[type[Exception], ...]:
@@ -228,6 +242,8 @@ def _errors() -> tuple[type[Exception], ...]:
 def _wrapped(error: Exception, proxy: str = "") -> HttpError:
     """The failure in the system's words, with the proxy that the request went through and what to do."""
     import httpx
+
+    from dsh.capabilities.http_failure import reason, remedy
 
     match error:
         case httpx.ConnectTimeout():
@@ -241,13 +257,6 @@ def _wrapped(error: Exception, proxy: str = "") -> HttpError:
     return HttpError(f"{words} (through the proxy {shown_proxy(proxy)})" if proxy else words, hint=hint)
 
 
-def _proxy_problem(error: Exception) -> str:
-    """What is wrong with a proxy's URL, without the URL: it may hold a password."""
-    if isinstance(error, ImportError):
-        return "SOCKS is not supported"
-    return "its URL is none of http:// or https://"
-
-
 def _load_library() -> None:
     sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # its command line: click, rich, 30 ms
     try:
@@ -257,3 +266,5 @@ def _load_library() -> None:
         if sys.modules.get("httpx._main") is None:
             sys.modules.pop("httpx._main", None)
     import urllib.request  # noqa: F401  # for `proxy_for`
+
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it would log whole URLs, which may hold a key

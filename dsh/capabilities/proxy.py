@@ -27,12 +27,26 @@ def proxy_for(url: str) -> str:
         return ""
     if proxy_bypass(parts.netloc.rpartition("@")[2]):
         return ""
-    return proxy if "://" in proxy else f"http://{proxy}"
+    scheme, mark, rest = proxy.partition("://")
+    return f"{scheme.lower()}://{rest}" if mark else f"http://{proxy}"
+
+
+def proxy_problem(proxy: str) -> str:
+    """Why no request can go through this; empty where one can. Holds no part of it: it may be a password."""
+    if proxy.startswith("socks"):
+        return "SOCKS is not supported"
+    try:
+        parts = urlsplit(proxy)
+        is_sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_sound = False
+    return "" if is_sound else "its URL is not of the form http://host:port"
 
 
 def shown_proxy(proxy: str) -> str:
-    """Host and port of a proxy, without user and password."""
-    return proxy.rpartition("://")[2].rpartition("@")[2].partition("/")[0]
+    """Host and port of a proxy that has no problem."""
+    parts = urlsplit(proxy)
+    return parts.netloc.rpartition("@")[2]
 
 
 def _is_in_network(host: str, exempt: str) -> bool:

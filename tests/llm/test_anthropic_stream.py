@@ -8,8 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsh.llm.anthropic.translator import MessagesTranslator
-from dsh.llm.failure import LlmError, LlmFailure
+from dsh.llm.failure import LlmError
 from dsh.llm.grammar import StreamGrammar
+from dsh.llm.transport.endpoint import Endpoint
+from dsh.llm.transport.refusal import Refusal
+from dsh.llm.transport.watchdog import StreamLimits
 from dsh.session.assembler import BlockAssembler
 from dsh.session.chunk import (
     BlockEnd,
@@ -418,38 +421,45 @@ def test_only_message_stop_makes_a_reply_whole(tail: Any, whole: bool) -> None:
     assert MessagesTranslator(PlainFailures()).is_whole(tail, []) is whole
 
 
-class Worded(PlainFailures):
-    """Gives every error the code that its message names."""
-
-    def of_event(self, payload: bytes) -> LlmError:
-        found = json.loads(payload)["error"]
-        return LlmError(LlmFailure(found["message"], found.get("code", "SERVER")))
+REFUSAL = Refusal(
+    Endpoint(
+        url="http://h",
+        headers={},
+        provider="TestAI",
+        shown_url="http://h",
+        secret="",
+        limits=StreamLimits(),
+        key_origin="",
+    ),
+    {},
+    0.0,
+)
 
 
 @pytest.mark.parametrize(
-    ("kind", "worded", "expected"),
+    ("kind", "message", "expected"),
     [
-        ("overloaded_error", "TRANSPORT", "SERVER"),
-        ("api_error", "TRANSPORT", "SERVER"),
-        ("rate_limit_error", "SERVER", "RATE_LIMIT"),
-        ("authentication_error", "QUOTA", "AUTH"),
-        ("permission_error", "SERVER", "AUTH"),
-        ("billing_error", "SERVER", "QUOTA"),
-        ("not_found_error", "SERVER", "HTTP_404"),
-        ("request_too_large", "SERVER", "INVALID_REQUEST"),
-        ("timeout_error", "SERVER", "TIMEOUT"),
-        ("invalid_request_error", "SERVER", "INVALID_REQUEST"),
-        ("invalid_request_error", "CONTEXT_WINDOW_EXCEEDED", "CONTEXT_WINDOW_EXCEEDED"),
-        ("invalid_request_error", "QUOTA", "QUOTA"),
-        ("a_new_error", "SERVER", "SERVER"),
-        (None, "SERVER", "SERVER"),
+        ("overloaded_error", "connection lost", "SERVER"),
+        ("api_error", "socket timed out", "SERVER"),
+        ("rate_limit_error", "overloaded", "RATE_LIMIT"),
+        ("authentication_error", "insufficient quota", "AUTH"),
+        ("permission_error", "overloaded", "AUTH"),
+        ("billing_error", "overloaded", "QUOTA"),
+        ("not_found_error", "overloaded", "HTTP_404"),
+        ("request_too_large", "overloaded", "INVALID_REQUEST"),
+        ("timeout_error", "overloaded", "TIMEOUT"),
+        ("invalid_request_error", "overloaded", "INVALID_REQUEST"),
+        ("invalid_request_error", "prompt is too long: 5 tokens > 4", "CONTEXT_WINDOW_EXCEEDED"),
+        ("invalid_request_error", "credit balance is too low", "QUOTA"),
+        ("a_new_error", "overloaded", "SERVER"),
+        (None, "m", "SERVER"),
     ],
 )
 @pytest.mark.parametrize("name", [b"error", b""])
-def test_an_error_event_fails_by_its_type(name: bytes, kind: Any, worded: str, expected: str) -> None:
+def test_an_error_event_fails_by_its_type(name: bytes, kind: Any, message: str, expected: str) -> None:
     out: list[Chunk] = []
-    translator = MessagesTranslator(Worded())
-    payload = json.dumps({"type": "error", "error": {"type": kind, "message": "m", "code": worded}}).encode()
+    translator = MessagesTranslator(REFUSAL)
+    payload = json.dumps({"type": "error", "error": {"type": kind, "message": message}}).encode()
     for event in (START, begins(0, "tool_use", id="t", name="bash", input={}), ends(0)):
         translator.push(b"", json.dumps(event).encode(), out)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dsh.llm.failure import LlmFailure
 from dsh.llm.transport.classify import classify_error_object, classify_status, code_for
 from dsh.llm.transport.wait import header_wait_ms
-from dsh.llm.transport.wording import page_text, presentable, says_overflow, says_quota
+from dsh.llm.transport.wording import page_text, presentable, says_overflow, says_quota, without_secrets
 
 NOW_S = 1_800_000_000.0
 """2027-01-15T08:00:00Z"""
@@ -33,7 +33,7 @@ def classified(
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     names = {name.replace("_", "-"): value for name, value in headers.items()}
     return classify_status(
-        status, raw, names, provider="DeepSeek", host="http://host/v1", now_s=NOW_S, secret=secret
+        status, raw, names, provider="DeepSeek", host="http://host/v1", now_s=NOW_S, secrets=(secret,)
     )
 
 
@@ -181,12 +181,28 @@ def test_page_text_never_holds_markup() -> None:
 def test_keys_are_masked_and_text_is_one_short_line() -> None:
     shown = presentable(
         "bad key my-secret-key or sk-abcdef0123456789\nat https://me:pw@host, Bearer abcdefgh",
-        "my-secret-key",
+        ["my-secret-key"],
     )
 
     assert shown == "bad key *** or sk-*** at https://***@host, Bearer ***"
     assert len(presentable("x" * 5000)) == 300
     assert presentable("a\x00\x1b[31m\u2028b") == "a [31m b"
+
+
+def test_a_secret_is_not_cut_in_two_before_it_is_masked() -> None:
+    secret = "odd~key~0123456789"
+    for before in range(280, 300):
+        page = page_text(f"<title>{'y' * before} {secret}</title>", [secret])
+        assert "odd" not in page.replace(f" {secret}", "")
+        page = page_text(f"<script>{'y' * (100_000 - before)}</script>{secret}", [secret])
+        assert "odd" not in page
+
+
+def test_every_secret_is_masked_a_short_one_as_a_word() -> None:
+    said = "Bearer odd~key~1 and odd~key~1, x and xx, gate-way-pass"
+    assert without_secrets(said, ["Bearer odd~key~1", "gate-way-pass", "odd~key~1", "x", ""]) == (
+        "*** and ***, *** and xx, ***"
+    )
 
 
 @pytest.mark.parametrize(

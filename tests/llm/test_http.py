@@ -2,13 +2,14 @@
 
 import asyncio
 import gc
+import logging
 import subprocess
 import sys
 
 import pytest
 
 from dsh.capabilities import http
-from dsh.capabilities.http import UNUSABLE_SETTINGS, HttpClient, HttpError, host_of
+from dsh.capabilities.http import UNUSABLE_SETTINGS, UNUSABLE_URL, HttpClient, HttpError, host_of
 from dsh.testing.mock_server import MockModelServer, MockOptions
 from tests.aio import aio
 
@@ -221,9 +222,36 @@ def test_plain_http_loads_no_ca_store_and_no_command_line_library() -> None:
     assert (run.stdout, run.stderr) == ("set() set() 0\n", "")
 
 
+@pytest.mark.parametrize("host", ["256.1.1.1", "xn--a", "[v1.a]", "１２７.0.0.1"])
+@aio
+async def test_what_only_looks_like_a_url_is_told_and_is_no_fault_of_the_network(host: str) -> None:
+    client = HttpClient()
+    with pytest.raises(HttpError) as caught:
+        await client.open("GET", f"http://{host}:9/?key=pa55", headers={"x": "pa55"})
+    await client.aclose()
+
+    assert (caught.value.code, caught.value.hint) == (UNUSABLE_URL, "check the base URL")
+    assert "pa55" not in caught.value.message
+
+
+@aio
+async def test_what_the_library_logs_holds_no_url(caplog: pytest.LogCaptureFixture) -> None:
+    client = HttpClient()
+    with caplog.at_level(logging.DEBUG):
+        async with MockModelServer(["success"]) as server:
+            url = f"{server.base_url}/chat/completions?key=pa55"
+            stream = await client.open("POST", url, headers={"authorization": "Bearer pa55"}, content=ASK)
+            await stream.aclose()
+            await client.aclose()
+
+    assert "receive_response_headers" in caplog.text
+    assert "pa55" not in caplog.text
+
+
 def test_a_url_is_shown_without_what_is_secret_in_it() -> None:
     assert host_of("https://user:pw@host:8443/v1?key=1#x") == "https://host:8443/v1"
     assert host_of("http://[::1]:80/v1") == "http://[::1]:80/v1"
     assert host_of("http://[broken") == "the configured base URL"
     for url in ("http://h:99999999/", "user:pw@host/v1", "ftp://user:pw@host/", "host", ""):
         assert host_of(url) == "the configured base URL"
+    assert host_of(f"http://h/{'p' * 300}") == f"http://h/{'p' * 199}…"

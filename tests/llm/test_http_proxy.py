@@ -73,7 +73,7 @@ def test_what_is_asked_directly(monkeypatch: pytest.MonkeyPatch, exempt: str, ur
 
 def test_a_proxy_is_shown_without_user_and_password() -> None:
     assert shown_proxy("http://user:p@ss@proxy:3128/path") == "proxy:3128"
-    assert shown_proxy("proxy:3128") == "proxy:3128"
+    assert shown_proxy("http://proxy:3128?token=pa55") == "proxy:3128"
 
 
 @aio
@@ -147,8 +147,23 @@ async def test_a_proxy_that_refuses_the_password_is_told_without_it(
     assert server.requests == []
 
 
+FORM = "its URL is not of the form http://host:port"
+
+
 @pytest.mark.parametrize(
-    ("proxy", "words"), [("socks5://us:pa55@h:1", "SOCKS"), ("ftp://us:pa55@h", "http://"), ("http://", "")]
+    ("proxy", "words"),
+    [
+        ("socks5://us:pa55@h:1", "SOCKS is not supported"),
+        ("SOCKS5://us:pa55@h:1", "SOCKS is not supported"),
+        ("ftp://us:pa55@h", FORM),
+        ("http://", FORM),
+        ("http://us:pa55@", FORM),
+        ("http://us:pa55", FORM),
+        ("http://us:pa55@h:0", FORM),
+        ("http://us:pa55@h:65536", FORM),
+        ("http://us:pa55@[::1", FORM),
+        ("http://us:pa55@256.1.1.1", "its URL names no host"),
+    ],
 )
 @aio
 async def test_a_proxy_that_is_not_spoken_is_told_without_its_password(
@@ -160,9 +175,9 @@ async def test_a_proxy_that_is_not_spoken_is_told_without_its_password(
         await client.open("GET", "http://host.invalid/", headers={})
     await client.aclose()
 
-    assert words in caught.value.message
-    assert "pa55" not in caught.value.message + caught.value.hint
-    assert (caught.value.code == UNUSABLE_SETTINGS) is bool(words)
+    assert caught.value.message == f"the proxy settings cannot be used: {words}"
+    assert caught.value.code == UNUSABLE_SETTINGS
+    assert "HTTP_PROXY" in caught.value.hint and caught.value.__context__ is None
 
 
 @aio

@@ -1,4 +1,4 @@
-"""How a reply on the Messages wire ends: its stop reasons, and the types of its errors."""
+"""How a reply on the Messages wire ends: its stop reasons."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -8,19 +8,6 @@ from dsh.llm.failure import LlmFailure
 
 MAX_CODE_CHARS = 64
 
-_CODES = {
-    "api_error": "SERVER",
-    "authentication_error": "AUTH",
-    "billing_error": "QUOTA",
-    "invalid_request_error": "INVALID_REQUEST",
-    "not_found_error": "HTTP_404",
-    "overloaded_error": "SERVER",
-    "permission_error": "AUTH",
-    "rate_limit_error": "RATE_LIMIT",
-    "request_too_large": "INVALID_REQUEST",
-    "timeout_error": "TIMEOUT",
-}
-"""Failure codes by `error.type`."""
 _KINDS = {"end_turn": "stop", "stop_sequence": "stop", "tool_use": "tool-calls", "max_tokens": "max-tokens"}
 """Finish reasons by `stop_reason`."""
 _STOPPED = {
@@ -31,20 +18,6 @@ _STOPPED = {
         "the reply reached the end of the model's context window",
     ),
 }
-
-
-def code_of(kind: object, worded: str) -> str:
-    """The failure code of an error event.
-
-    Args:
-        kind: its `error.type`.
-        worded: what its words suggest. They count where the type is none that is known, and where they tell
-            which of many invalid requests or refused accounts it is.
-    """
-    code = _CODES.get(kind) if isinstance(kind, str) else None
-    if code is None or (code != "AUTH" and worded in ("QUOTA", "CONTEXT_WINDOW_EXCEEDED")):
-        return worded
-    return code
 
 
 def finish_reason(

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from dsh.llm.anthropic.ending import code_of, finish_reason
+from dsh.llm.anthropic.ending import finish_reason
 from dsh.llm.anthropic.event import WireBlock, WireDelta, WireEvent, decode_event, merge_usage, usage_of
 from dsh.llm.anthropic.replay import replay_state
 from dsh.llm.failure import LlmError
@@ -109,7 +109,7 @@ class MessagesTranslator:
         if not payload or payload.isspace() or (payload[:1] == b"[" and payload.strip() == b"[DONE]"):
             return False
         if name == b"error":
-            raise self._failure(payload)
+            raise self._failures.of_event(payload)
         try:
             event = decode_event(payload)
         except ValueError as error:
@@ -124,7 +124,7 @@ class MessagesTranslator:
         elif kind == "message_stop":
             return True
         elif kind == "error" or event.error:
-            raise self._failure(payload)
+            raise self._failures.of_event(payload)
         else:
             self._other(kind, event, out)
         return False
@@ -259,16 +259,3 @@ class MessagesTranslator:
             text = given if isinstance(given, str) else msgspec.json.encode(given).decode()
             self._arguments(block, text, out)
         out.append(BlockEnd(block.index, block.block()))
-
-    # -- the end -----------------------------------------------------------------------------------
-
-    def _failure(self, payload: bytes) -> LlmError:
-        """The failure behind an error event, by its type where it has one that is known."""
-        error = self._failures.of_event(payload)
-        try:
-            facts = decode_event(payload).error
-        except ValueError:
-            facts = None
-        kind = facts.get("type") if isinstance(facts, dict) else None
-        code = code_of(kind, error.failure.code)
-        return LlmError(msgspec.structs.replace(error.failure, code=code), hint=error.hint)

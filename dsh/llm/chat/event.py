@@ -4,13 +4,9 @@ Additional members are skipped without being built. Members that servers fill in
 come and judged where they are used.
 """
 
-import json
-import math
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
-
-from dsh.unicode import valid
 
 
 class WireFunction(msgspec.Struct, gc=False):
@@ -69,25 +65,9 @@ def decode_event(payload: bytes) -> WireEvent:
     try:
         return _decode(payload)
     except (msgspec.DecodeError, RecursionError):
-        return _decode_cleaned(payload)
+        from dsh.llm.transport.clean_json import clean_json
 
-
-def _decode_cleaned(payload: bytes) -> WireEvent:
-    """The slow way: what is no Unicode becomes U+FFFD, a number out of range becomes 0."""
-    try:
-        value = json.loads(payload.decode("utf-8", "replace"), parse_float=_finite, parse_constant=_refuse)
-        return _decode(valid(json.dumps(value, ensure_ascii=False)).encode())
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    return number if math.isfinite(number) else 0
-
-
-def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
+        return _decode(clean_json(payload))
 
 
 def usage_of(value: Any) -> dict[str, Any] | None:

@@ -17,7 +17,7 @@ from dsh.llm.transport.endpoint import Endpoint
 from dsh.llm.transport.sse import SseParser
 from dsh.llm.transport.translator import Failures, Translator
 from dsh.llm.transport.watchdog import Watchdog
-from dsh.session.chunk import Chunk
+from dsh.session.chunk import Chunk, Finish
 
 if TYPE_CHECKING:
     from dsh.llm.transport.refusal import Refusal
@@ -99,7 +99,7 @@ class Attempt:
             if failure is not None:
                 raise self._refusal.named(failure)
             for chunk in translator.finish():
-                yield chunk
+                yield self._named(chunk) if type(chunk) is Finish and "failure" in chunk.reason else chunk
         finally:
             watchdog.close()
             if stream is not None:
@@ -170,6 +170,11 @@ class Attempt:
             if error.code != "TIMEOUT":
                 raise
         return b"".join(pieces)[:MAX_ERROR_BODY_BYTES]
+
+    def _named(self, finish: Finish) -> Finish:
+        """The end of a reply that was none, with the provider's name for the request."""
+        error = self._refusal.named(LlmError(LlmFailure.from_json(finish.reason["failure"])))
+        return Finish({**finish.reason, "failure": error.failure.to_json()})
 
     @property
     def _refusal(self) -> "Refusal":

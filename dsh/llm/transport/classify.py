@@ -1,6 +1,6 @@
 """From what a provider answered to a failure code: by status, by the error's own names, by wording."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dsh.llm.failure import LlmFailure
@@ -56,7 +56,7 @@ def classify_status(
     provider: str,
     host: str,
     now_s: float,
-    secret: str = "",
+    secrets: Sequence[str] = (),
 ) -> LlmFailure:
     """The failure behind an HTTP answer with an error status.
 
@@ -65,17 +65,17 @@ def classify_status(
         provider: display name, for a message where the provider gives none.
         host: the endpoint as it may be shown.
         now_s: seconds since the epoch, for dates in `Retry-After`.
-        secret: the key in use, masked wherever it is echoed.
+        secrets: masked wherever they are echoed.
     """
     text = decode_body(body, headers.get("content-type", ""))
     facts = read_body(text)
-    message = presentable(facts.message, secret)
-    page = page_text(text) if looks_like_html(text) else ""
+    message = presentable(facts.message, secrets)
+    page = page_text(text, secrets) if looks_like_html(text) else ""
     said = facts.text or (page or text)[:MAX_JUDGED_CHARS]
     if not message:
         message = f"{provider} API error (HTTP {status}) from {host}"
         words = page or (text if looks_like_words(text) else "")
-        if words := presentable(words, secret):
+        if words := presentable(words, secrets):
             message += f": {words}"
         if 300 <= status < 400:
             message += "; the endpoint redirects, and redirects are not followed: check the base URL"
@@ -91,23 +91,28 @@ def classify_status(
         code=code,
         status=status if 100 <= status <= 599 else None,
         provider_retry_after_ms=wait_ms,
-        request_id=request_id(headers, secret) or presentable(facts.request_id, secret) or None,
+        request_id=request_id(headers, secrets) or presentable(facts.request_id, secrets) or None,
     )
 
 
 def classify_error_object(
-    value: Any, *, provider: str, headers: Mapping[str, str], now_s: float = 0.0, secret: str = ""
+    value: Any,
+    *,
+    provider: str,
+    headers: Mapping[str, str],
+    now_s: float = 0.0,
+    secrets: Sequence[str] = (),
 ) -> LlmFailure:
     """The failure behind an error that came inside a stream or with status 200."""
     facts = read_error(value)
     code = _code_in_band(facts)
     return LlmFailure(
-        message=presentable(facts.message or facts.text, secret)
+        message=presentable(facts.message or facts.text, secrets)
         or f"{provider} reported an error within the stream",
         code=code,
         status=facts.status,
         provider_retry_after_ms=_body_wait_ms(facts, code, facts.message, now_s),
-        request_id=request_id(headers, secret) or presentable(facts.request_id, secret) or None,
+        request_id=request_id(headers, secrets) or presentable(facts.request_id, secrets) or None,
     )
 
 
@@ -122,7 +127,7 @@ def _code_in_band(facts: ErrorFacts) -> str:
     text, named = facts.text, code_of(facts.names)
     if facts.status is not None:
         return code_for(facts.status, text, named)
-    if named in ("QUOTA", "CONTEXT_WINDOW_EXCEEDED"):
+    if named in ("QUOTA", "CONTEXT_WINDOW_EXCEEDED", "AUTH"):
         return named
     if says_quota(text):
         return "QUOTA"
@@ -142,7 +147,7 @@ def decode_body(body: bytes, content_type: str) -> str:
     return text.removeprefix("\ufeff")
 
 
-def request_id(headers: Mapping[str, str], secret: str = "") -> str | None:
+def request_id(headers: Mapping[str, str], secrets: Sequence[str] = ()) -> str | None:
     """The provider's name for the request."""
     found = next((value for name in _REQUEST_IDS if (value := headers.get(name))), "")
-    return presentable(found, secret) or None
+    return presentable(found, secrets) or None

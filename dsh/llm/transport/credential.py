@@ -12,6 +12,7 @@ from dsh.composition.home import home_label
 from dsh.errors import DshError
 from dsh.kernel import Context
 from dsh.llm.failure import LlmError
+from dsh.masking import masked
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -52,8 +53,8 @@ class ProviderKey(msgspec.Struct, frozen=True):
 
 
 def is_key_name(ref: str) -> bool:
-    """Whether a key can be looked up under this name; a key in its place mostly cannot."""
-    return _NAME.match(ref) is not None
+    """Whether a key can be looked up under this name; what looks like a key cannot."""
+    return _NAME.match(ref) is not None and (ref.isupper() or masked(ref) == ref)
 
 
 def hide_key(ctx: Context, ref: str) -> None:

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from dsh.llm.transport.watchdog import StreamLimits
+from dsh.masking import masked_value
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,6 +25,12 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """The variable or file that the key came from, for the message of a refused one."""
     longest_wait_ms: float | None = None
     """Longer waits that the provider asks for end the turn; the message then names the wait."""
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What is masked wherever it is echoed: key, headers called a secret; longest first."""
+        named = [value for name, value in self.headers.items() if masked_value(name, value) != value]
+        return tuple(sorted({self.secret, *named}, key=len, reverse=True))
 
     def __repr__(self) -> str:
         return f"Endpoint({self.shown_url})"  # neither the key nor the headers that hold it

@@ -23,12 +23,12 @@ class Refusal:
         self._now_s = now_s
 
     def shown(self, text: str) -> str:
-        """Foreign text as part of a message: one short line without the key."""
-        return presentable(text, self._endpoint.secret)
+        """Foreign text as part of a message: one short line without keys."""
+        return presentable(text, self._endpoint.secrets)
 
     def failed(self, code: str, message: str) -> LlmError:
         """A failure of our own wording."""
-        name = request_id(self._headers, self._endpoint.secret)
+        name = request_id(self._headers, self._endpoint.secrets)
         return LlmError(LlmFailure(message, code, request_id=name))
 
     def of_status(self, status: int, body: bytes) -> LlmError:
@@ -41,7 +41,7 @@ class Refusal:
             provider=endpoint.provider,
             host=endpoint.shown_url,
             now_s=self._now_s,
-            secret=endpoint.secret,
+            secrets=endpoint.secrets,
         )
         return LlmError(self._explained(failure))
 
@@ -50,7 +50,7 @@ class Refusal:
         text = decode_body(body, self._headers.get("content-type", ""))
         where = self._endpoint.shown_url
         if looks_like_html(text):
-            said = self.shown(page_text(text)) or "it holds no text"
+            said = self.shown(page_text(text, self._endpoint.secrets)) or "it holds no text"
             return self.failed(
                 "MALFORMED_RESPONSE",
                 f"{where} answered with a web page, perhaps a login page of the network: {said}",
@@ -74,7 +74,7 @@ class Refusal:
                 provider=self._endpoint.provider,
                 headers=self._headers,
                 now_s=self._now_s,
-                secret=self._endpoint.secret,
+                secrets=self._endpoint.secrets,
             )
         )
 
@@ -107,7 +107,7 @@ class Refusal:
 
     def named(self, error: LlmError) -> LlmError:
         """The error with the provider's name for the request, where it has one."""
-        name = request_id(self._headers, self._endpoint.secret)
+        name = request_id(self._headers, self._endpoint.secrets)
         if error.failure.request_id is not None or name is None:
             return error
         made = LlmError(msgspec.structs.replace(error.failure, request_id=name), hint=error.hint)

@@ -43,13 +43,15 @@ def check_headers(headers: Mapping[str, str], own: frozenset[str] = OWN_HEADERS)
     """Judge the headers that a route adds.
 
     Raises:
-        ValueError: one is ours, or can be none. Holds no value.
+        ValueError: one is ours, or can be none. Holds no value, nor a name that may be one.
     """
     for name, value in headers.items():
         if name.lower() in own:
             raise ValueError(f"headers cannot hold {name.lower()}; a key is named by apiKeyEnv")
-        if not _HEADER_NAME.match(name) or not (value.isascii() and value.isprintable()):
-            raise ValueError(f"headers: {name!r} is no name of a header, or its value cannot stand in one")
+        if not _HEADER_NAME.match(name):
+            raise ValueError("headers: one has a name that no header can have")
+        if not (value.isascii() and value.isprintable()):
+            raise ValueError(f"headers: the value of {name} cannot stand in a header")
 
 
 def check_limits(*limits: float | None) -> None:

@@ -5,6 +5,7 @@ Codes and types are preferred where a provider sends them; wording is what is le
 
 import html
 import re
+from collections.abc import Sequence
 
 from dsh.masking import MASK, masked
 
@@ -27,7 +28,8 @@ _OVERFLOW = re.compile(
   | exceed(?:s|ed)[ ](?:the[ ])?(?:model[ ]token[ ]limit|available[ ]context)
   | context[ ]length[ ]of[ ]only[ ]\d+[ ]tokens
   | context[ ]length[ ]is[ ]only[ ]\d+
-  | (?:tokens|length)\b.{0,40}?\bexceeds?[ ]the[ ](?:maximum[ ]allowed|configured)[ ](?:input[ ])?(?:length|limit)
+  | (?:tokens|length)\b.{0,40}?\bexceeds?[ ]the[ ](?:maximum[ ]allowed|configured)[ ]
+    (?:input[ ])?(?:length|limit)
   | tokens\b.{0,20}?\bexceed[ ]context[ ]window
   | \bcontext[ _-]overflow
   | range[ ]of[ ]input[ ]length[ ]should[ ]be
@@ -102,18 +104,21 @@ def kind_of(text: str) -> str | None:
     return None
 
 
-def presentable(text: str, secret: str = "") -> str:
+def presentable(text: str, secrets: Sequence[str] = ()) -> str:
     """A provider's text as part of a message: one line of at most 300 characters, keys masked."""
-    text = without_secret(text, secret)
+    text = without_secrets(text, secrets)
     text = " ".join(_CONTROL.sub(" ", masked(text[: 40 * MAX_MESSAGE_CHARS])).split())
     return text if len(text) <= MAX_MESSAGE_CHARS else text[: MAX_MESSAGE_CHARS - 1] + "…"
 
 
-def without_secret(text: str, secret: str) -> str:
-    """The text with the key itself masked; a short one, such as the `x` of a keyless server, as a word."""
-    if len(secret) >= SHORT_SECRET_CHARS:
-        return text.replace(secret, MASK)
-    return re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", MASK, text) if secret else text
+def without_secrets(text: str, secrets: Sequence[str]) -> str:
+    """The text with each secret masked; a short one, such as the `x` of a keyless server, as a word."""
+    for secret in secrets:
+        if len(secret) >= SHORT_SECRET_CHARS:
+            text = text.replace(secret, MASK)
+        elif secret:
+            text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", MASK, text)
+    return text
 
 
 def looks_like_html(body: str) -> bool:
@@ -126,9 +131,9 @@ def looks_like_words(body: str) -> bool:
     return _WORDS.match(body.strip()) is not None
 
 
-def page_text(page: str) -> str:
-    """The words of an HTML page, its title first, without any markup."""
-    page = page[:MAX_PAGE_CHARS]
+def page_text(page: str, secrets: Sequence[str] = ()) -> str:
+    """The words of an HTML page, its title first, without any markup; no secret is cut in two on the way."""
+    page = without_secrets(page, secrets)[:MAX_PAGE_CHARS]
     title = ""
     if opened := _TITLE_OPEN.search(page):
         title = _words(page[opened.end() : opened.end() + MAX_MESSAGE_CHARS].partition("</")[0])
