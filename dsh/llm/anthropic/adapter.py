@@ -22,7 +22,7 @@ from dsh.llm.transport.endpoint import Endpoint, base_url_problem, joined
 from dsh.session.chunk import Chunk
 
 if TYPE_CHECKING:
-    from dsh.llm.chat.discovery import Discovery
+    from dsh.llm.transport.discovery import Discovery
 
 DEFAULT_BASE_URL = "https://api.anthropic.com"
 PUBLIC_KEY = "ANTHROPIC_API_KEY"
@@ -94,7 +94,7 @@ class AnthropicAdapter(LlmAdapter):
         route = self._route(provider)
         endpoint = self._endpoint(route, provider, "models", "application/json")
         if self._discovery is None:
-            from dsh.llm.chat.discovery import Discovery
+            from dsh.llm.transport.discovery import Discovery
 
             self._discovery = Discovery(self._http)
         asked = self._asked.get(provider)

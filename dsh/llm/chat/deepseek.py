@@ -30,7 +30,7 @@ from dsh.session.chunk import Chunk
 from dsh.session.projection.price import Price
 
 if TYPE_CHECKING:
-    from dsh.llm.chat.discovery import Discovery
+    from dsh.llm.transport.discovery import Discovery
 
 PROVIDER = "deepseek-official"
 DISPLAY_NAME = "DeepSeek"
@@ -143,7 +143,7 @@ class DeepSeekAdapter(LlmAdapter):
         """
         settings = self.settings
         if self._discovery is None:
-            from dsh.llm.chat.discovery import Discovery
+            from dsh.llm.transport.discovery import Discovery
 
             self._discovery = Discovery(self._http)
         served = await self._discovery.of(settings, self._endpoint(settings, "models", "application/json"))

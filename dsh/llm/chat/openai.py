@@ -22,7 +22,7 @@ from dsh.llm.transport.endpoint import Endpoint, base_url_problem, joined
 from dsh.session.chunk import Chunk
 
 if TYPE_CHECKING:
-    from dsh.llm.chat.discovery import Discovery
+    from dsh.llm.transport.discovery import Discovery
 
 USER_AGENT = f"dsh/{__version__}"
 """Attribution on every request."""
@@ -81,7 +81,7 @@ class OpenAiAdapter(LlmAdapter):
         """
         settings = self._settings(provider)
         if self._discovery is None:
-            from dsh.llm.chat.discovery import Discovery
+            from dsh.llm.transport.discovery import Discovery
 
             self._discovery = Discovery(self._http)
         served = await self._discovery.of(settings, self._endpoint(settings, "models", "application/json"))

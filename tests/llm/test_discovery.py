@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dsh.llm.chat.discovery import MAX_MODELS, ServedModel, served_models
+from dsh.llm.transport.discovery import MAX_MODELS, ServedModel, served_models
 
 LISTS: list[tuple[Any, list[ServedModel]]] = [
     ({"object": "list", "data": [{"id": "gpt-x", "object": "model"}]}, [ServedModel("gpt-x")]),
