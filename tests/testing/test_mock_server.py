@@ -9,13 +9,14 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dsh.testing.mock_server import BEHAVIOURS, RANDOM_WEIGHTS, MockModelServer, MockOptions, Rules, scripted
+from dsh.testing.mock_server import __main__ as program
 from dsh.testing.mock_server.behaviour import ALL_BEHAVIOURS
 from dsh.testing.mock_server.dialect.anthropic import ANTHROPIC
 from dsh.testing.mock_server.dialect.chat import OPENAI
@@ -112,6 +113,34 @@ def test_chance_is_seeded() -> None:
     assert set(RANDOM_WEIGHTS) <= set(BEHAVIOURS)
 
 
+def test_chance_depends_on_neither_dialect_nor_process() -> None:
+    code = """if True:
+        from dsh.testing.mock_server.behaviour import RANDOM_WEIGHTS
+        from dsh.testing.mock_server.dialect.anthropic import ANTHROPIC
+        from dsh.testing.mock_server.dialect.chat import DEEPSEEK, OPENAI
+        from dsh.testing.mock_server.plan import MockOptions
+        from dsh.testing.mock_server.script import Script
+        for dialect in (DEEPSEEK, OPENAI, ANTHROPIC):
+            script = Script(["random"], {}, repeat_last=True, seed=7, weights=None)
+            drawn = [script.plan(script.next(""), dialect, MockOptions(), {}) for _ in range(200)]
+            print([name for name, _ in drawn], hash("x"), *(plan.steps for _, plan in drawn), sep="\\n")
+    """
+    printed = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split("\n")
+        for seed in ("1", "2")
+    ]
+    hashes = [[line for line in lines if re.fullmatch(r"-?\d+", line)] for lines in printed]
+    said = [[line for line in lines if not re.fullmatch(r"-?\d+", line)] for lines in printed]
+    assert hashes[0] != hashes[1] and said[0] == said[1]
+    assert len({line for line in said[0] if line.startswith("['")}) == 1
+
+
 def test_sessions_may_have_scripts_of_their_own() -> None:
     own: list[Any] = [{"text": ["mine"]}]
     with MockModelServer(["success"], repeat_last=True, sessions={"s-1": own}).in_thread() as server:
@@ -139,7 +168,7 @@ def test_a_scripted_reply_is_played_as_written() -> None:
     assert [call["function"]["arguments"] for call in calls] == ["", "{}x", "y"]
     assert events[-1]["choices"][0]["finish_reason"] == "tool_calls"
     assert events[-1]["usage"] == {"prompt_tokens": 1}
-    with pytest.raises(ValueError, match="unknown members"):
+    with pytest.raises(ValueError, match=r"unknown field `txt`.*members are: reasoning"):
         scripted({"txt": []})
 
 
@@ -322,14 +351,28 @@ def test_connection_refused_binds_late() -> None:
     assert command.end(signal.SIGTERM) == 143
 
 
-def test_a_wrong_command_line_is_exit_2() -> None:
-    run = subprocess.run(
-        [sys.executable, "-m", "dsh.testing.mock_server", "--sequence", "nope"],
-        capture_output=True,
-        text=True,
-    )
-    assert run.returncode == 2
-    assert "unknown behaviour 'nope'" in run.stderr
+Refused = Callable[..., str]
+
+
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Refused:
+    """Runs the command in this process, up to where it would serve; answers its one line."""
+
+    async def served(*_: Any) -> int:
+        return 0
+
+    def run(*words: str) -> str:
+        try:
+            code: object = program.main(list(words))
+        except SystemExit as error:
+            code = error.code
+        out, line = capsys.readouterr()
+        assert (code, out) == (2, "")
+        assert line.startswith("mock_server: ") and line.count("\n") == 1
+        return line
+
+    monkeypatch.setattr(program, "_run", served)
+    return run
 
 
 @pytest.mark.parametrize(
@@ -344,36 +387,115 @@ def test_a_wrong_command_line_is_exit_2() -> None:
         (["--random-weights", '{"success": 0}'], "weights"),
         (["--random-weights", "[1]"], "weights"),
         (["--random-weights", '{"success": "x"}'], "weights"),
+        (["--random-weights", "{"], "weights"),
+        (["--seed", "1.5"], "--seed"),
+        (["--dialect", "gemini"], "--dialect"),
+        (["--listen-delay-ms", "nan"], "listen_delay_ms"),
+        (["--request-id", "a\nb"], "request_id"),
+        (["--refuse", "stream_option"], "stream_option"),
+        (["--sequence", ","], "at least one entry"),
+        (["--sequence", "nope"], "unknown behaviour 'nope'"),
+        (["--sequence", "success,connection_refused"], "unknown behaviour 'connection_refused'"),
+        (["more"], "more"),
         (["--script", "/nowhere.json"], "/nowhere.json"),
-        (["--host", "256.256.256.256"], ""),
-        (["--port", "70000"], ""),
+        (["--host", ""], "host"),
+        (["--port", "70000"], "port"),
     ],
 )
-def test_a_wrong_option_is_exit_2_in_one_line(words: list[str], says: str) -> None:
-    run = subprocess.run(
-        [sys.executable, "-m", "dsh.testing.mock_server", *words], capture_output=True, text=True, timeout=20
-    )
-    assert (run.returncode, run.stdout) == (2, "")
-    assert run.stderr.startswith("mock_server: ") and run.stderr.count("\n") == 1 and says in run.stderr
+def test_a_wrong_option_is_exit_2_in_one_line(words: list[str], says: str, refused: Refused) -> None:
+    assert says in refused(*words)
 
 
-@pytest.mark.parametrize("script", ["{", "{}", "[1]", '[{"txt": []}]', '["nope"]'])
-def test_a_wrong_script_is_exit_2_in_one_line(tmp_path: Path, script: str) -> None:
+@pytest.mark.parametrize("script", [b"{", b"{}", b"[]", b"\xff", b"[" * 100_000, b'["nope"]'])
+def test_a_wrong_script_is_exit_2_in_one_line(tmp_path: Path, script: bytes, refused: Refused) -> None:
     file = tmp_path / "script.json"
-    file.write_text(script)
-    command = [sys.executable, "-m", "dsh.testing.mock_server", "--script", str(file)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=20)
-    assert (run.returncode, run.stdout) == (2, "")
-    assert run.stderr.startswith("mock_server: ") and run.stderr.count("\n") == 1
+    file.write_bytes(script)
+    refused("--script", str(file))
 
 
-def test_a_port_that_is_taken_is_exit_2() -> None:
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        (1, "unknown behaviour 1"),
+        ("nope", "unknown behaviour 'nope'"),
+        ({"txt": []}, "unknown field `txt`"),
+        ({"text": "abc"}, "$.text"),
+        ({"text": [5]}, "$.text[0]"),
+        ({"tools": [{"id": "a"}]}, "$.tools[0]"),
+        ({"tools": [{"id": "a", "name": "b", "raw": "x", "split": 0}]}, "$.tools[0].split"),
+        ({"status": "x"}, "$.status"),
+        ({"status": 99_999}, "$.status"),
+        ({"status": 500, "headers": {"a": 5}}, "$.headers"),
+        ({"raw": 5}, "$.raw"),
+        ({"text": ["a"], "repeat": 10**11}, "$.repeat"),
+        ({"text": ["a"], "delay_ms": -1}, "$.delay_ms"),
+        ({"finish": 3}, "$.finish"),
+    ],
+)
+def test_a_wrong_entry_is_refused_with_its_place(entry: Any, says: str) -> None:
+    for given in ([entry], [lambda body: {}, entry]):
+        with pytest.raises(ValueError, match=re.escape(says)):
+            MockModelServer(given)
+    with pytest.raises(ValueError, match=re.escape(says)):
+        MockModelServer(sessions={"s": [entry]})
+
+
+def test_an_entry_that_fails_is_an_answer() -> None:
+    def failing(body: Any) -> Any:
+        return body["nothing"]
+
+    with MockModelServer([failing, lambda body: {"text": 5}, "success"]).in_thread() as server:
+        url = f"{server.base_url}/chat/completions"
+        first, second, third = post(url), post(url), post(url)
+
+    assert (first[0], second[0], third[0]) == (500, 500, 200)
+    assert json.loads(first[1])["error"]["code"] == "MOCK_ENTRY_FAILED" and b"KeyError: 'nothing'" in first[1]
+    assert b"$.text" in second[1]
+
+
+def test_usage_that_cannot_be_counted_is_sent_as_it_is() -> None:
+    sent = scripted({"text": ["a"], "usage": {"prompt_tokens": "many"}}, ANTHROPIC).sent()
+    assert b'"usage":{"prompt_tokens":"many"}' in sent
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\r\n\r\n",
+        b"POST /chat/completions HTTP/1.1\r\ncontent-length: many\r\n\r\n",
+        b"POST /chat/completions HTTP/1.1\r\ncontent-length: -5\r\n\r\n",
+        b"POST /chat/completions HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+    ],
+)
+@aio
+async def test_what_is_no_request_is_refused_and_the_server_goes_on(sent: bytes) -> None:
+    async with MockModelServer() as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(sent)
+        assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
+        writer.close()
+        assert [refused.reason for refused in server.refused] == ["this is no HTTP request"]
+        assert (await asyncio.to_thread(post, f"{server.base_url}/chat/completions"))[0] == 200
+
+
+@pytest.mark.parametrize("body", [b"[]", b'"x"', b"\xff", b"[" * 100_000])
+def test_a_body_that_is_no_object_is_refused_by_a_lenient_server_too(body: bytes) -> None:
+    with MockModelServer(["tool_call_success"], rules=Rules(is_strict=False)).in_thread() as server:
+        for url in (f"{server.base_url}/chat/completions", f"{server.anthropic_url}/v1/messages"):
+            assert post(url, body)[0] == 400
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("taken", ["port", "host"])
+def test_an_address_that_cannot_be_had_is_exit_2(taken: str) -> None:
     with MockModelServer().in_thread() as server:
+        words = ["--port", str(server.port)] if taken == "port" else ["--host", "256.256.256.256"]
         run = subprocess.run(
-            [sys.executable, "-m", "dsh.testing.mock_server", "--port", str(server.port)],
+            [sys.executable, "-m", "dsh.testing.mock_server", *words],
             capture_output=True,
             text=True,
             timeout=20,
         )
-    assert run.returncode == 2
-    assert run.stderr.startswith("mock_server: ") and str(server.port) in run.stderr
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr.startswith("mock_server: ") and run.stderr.count("\n") == 1

@@ -1,7 +1,7 @@
 """The mock server's opinion of what it is sent: what real servers refuse, each with its reason."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -284,3 +284,27 @@ def test_thinking_is_demanded_for_the_calls_that_go_on_and_only_while_it_is_enab
     assert wrong_messages(lambda r: (without(r), drop("thinking")(r))) == ""
     assert wrong_messages(lambda r: (without(r), put("model", "other")(r))) == ""
     assert wrong_messages(without, Rules(demands_reasoning=False)) == ""
+
+
+ODD: tuple[Any, ...] = (
+    *(None, True, 0, -1, 1.5, "", "x", [], [None], [[]], {}, {"a": {}}, float("nan"), 2**70),
+    *({"type": []}, {"type": "text"}, {"type": "tool_use", "id": "c1"}, {"type": "tool_result"}),
+)
+
+
+def places(value: object, place: str = "") -> Iterator[str]:
+    """Every member at any depth, as `messages.2.content`."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, inner in inside:
+        yield f"{place}{name}"
+        yield from places(inner, f"{place}{name}.")
+
+
+@pytest.mark.parametrize(("sound", "wrong"), [(CHAT, wrong_chat), (MESSAGES, wrong_messages)])
+def test_whatever_stands_anywhere_is_accepted_or_refused_in_one_line(
+    sound: dict[str, Any], wrong: Callable[[Change], str]
+) -> None:
+    changes = [put(place, odd) for place in places(sound) for odd in ODD]
+    told = [wrong(change) for change in (*changes, *map(drop, places(sound)))]
+    assert len([line for line in told if line]) > len(told) / 2
+    assert not [line for line in told if "\n" in line]

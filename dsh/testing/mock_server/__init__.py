@@ -3,9 +3,9 @@
 In process: `async with MockModelServer(["success"]) as server: … server.base_url`. For a program under test:
 `with MockModelServer(script).in_thread() as server:`. From a shell: `python -m dsh.testing.mock_server`.
 
-Each accepted `POST …/chat/completions` plays the next entry of the script: the name of a behaviour, a
-free-form reply (`scripted`), or a function that makes one of the request's body. A wrong method, path, token
-or body consumes nothing.
+Each accepted `POST …/chat/completions` or `POST …/messages` plays the next entry of the script: the name of
+a behaviour, a free-form reply (`scripted`), or a function that makes one of the request's body. A wrong
+method, path, key or body consumes nothing.
 """
 
 from dsh.testing.mock_server.behaviour import BEHAVIOURS, RANDOM_WEIGHTS

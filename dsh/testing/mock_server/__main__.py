@@ -12,10 +12,10 @@ import signal
 import socket
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from dsh.testing.mock_server.behaviour import ALL_BEHAVIOURS
-from dsh.testing.mock_server.plan import MockOptions
+from dsh.testing.mock_server.plan import MockOptions, check_delay
 from dsh.testing.mock_server.script import Entry
 from dsh.testing.mock_server.server import MockModelServer, RecordedRequest
 from dsh.testing.mock_server.strict.rules import Rules
@@ -38,9 +38,24 @@ def main(argv: list[str] | None = None) -> int:
     return asyncio.run(_serve(args))
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"mock_server: {message}\n")
+
+
+def weights(text: str) -> dict[str, Any]:
+    """A JSON object of weights. Raises ValueError."""
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise ValueError(text)
+    return value
+
+
 def _parser() -> argparse.ArgumentParser:
     defaults = MockOptions()
-    parser = argparse.ArgumentParser(prog="python -m dsh.testing.mock_server", description=__doc__)
+    parser = _Parser(prog="python -m dsh.testing.mock_server", description=__doc__)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     parser.add_argument(
@@ -51,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--api-key", help="the key to insist on")
     parser.add_argument("--models", default="mock", help="what is listed, separated by commas")
-    parser.add_argument("--lenient", action="store_true", help="accept any JSON body")
+    parser.add_argument("--lenient", action="store_true", help="accept any JSON object")
     parser.add_argument("--refuse", default="", help="what it cannot take, separated by commas")
     parser.add_argument(
         "--sequence",
@@ -62,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--script", type=Path, help="JSON file: a list of behaviours and free-form replies")
     parser.add_argument("--repeat-last", action="store_true")
     parser.add_argument("--seed", type=int, help="of the random behaviours, 0 to 2^32-1; told in `ready`")
-    parser.add_argument("--random-weights", type=json.loads, help='JSON object, such as {"success": 3}')
+    parser.add_argument("--random-weights", type=weights, help='JSON object, such as {"success": 3}')
     parser.add_argument("--chunk-size", type=int, default=defaults.chunk_size, help="code points per delta")
     parser.add_argument("--listen-delay-ms", type=float, default=750, help="for connection_refused")
     for name in _TEXT_OPTIONS:
@@ -74,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
 
 async def _serve(args: argparse.Namespace) -> int:
     try:
+        check_delay("listen_delay_ms", args.listen_delay_ms)
         script = _script(args)
         refused = script[:1] == ["connection_refused"]
         server = _server(args, script[1:] if refused else script, needs_port=refused)
@@ -84,11 +100,16 @@ async def _serve(args: argparse.Namespace) -> int:
 
 
 def _script(args: argparse.Namespace) -> list[Entry]:
-    if args.script is None:
-        return list(_words(args.sequence))
-    script = json.loads(args.script.read_text("utf-8"))
-    if not isinstance(script, list):
-        raise ValueError(f"{args.script}: a script is a list of behaviours and replies")
+    script: list[Entry] = list(_words(args.sequence))
+    if args.script is not None:
+        try:
+            script = json.loads(args.script.read_bytes())
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{args.script}: it is not JSON: {error}") from None
+        if not isinstance(script, list):
+            raise ValueError(f"{args.script}: a script is a list of behaviours and replies")
+    if not script:
+        raise ValueError("a script has at least one entry")
     return script
 
 
@@ -97,8 +118,6 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _server(args: argparse.Namespace, script: list[Entry], *, needs_port: bool) -> MockModelServer:
-    if not isinstance(args.random_weights, dict | None):
-        raise ValueError("--random-weights is a JSON object")
     names = (*_TEXT_OPTIONS, *_NUMBER_OPTIONS, "chunk_size")
     return MockModelServer(
         script,

@@ -4,10 +4,9 @@ Each is written once, in parts, and put on the wire by the dialect of the reques
 the refusals, the framings, and what only one wire can get wrong.
 """
 
-from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from collections.abc import Mapping
 
-from dsh.testing.mock_server.dialect.base import Dialect, streamed
+from dsh.testing.mock_server.dialect.base import Behaviour, Dialect, replying, streamed
 from dsh.testing.mock_server.part import (
     Call,
     End,
@@ -43,13 +42,6 @@ RANDOM_WEIGHTS = {
 WINDOW_TOKENS = 100_000_000
 """More than any model reads."""
 
-Behaviour: TypeAlias = Callable[[Dialect, MockOptions], Plan]
-
-
-def _reply(reply: Callable[[MockOptions], list[Part]]) -> Behaviour:
-    """The behaviour of a reply that every dialect can put on the wire."""
-    return lambda d, o: streamed(d, reply(o), o)
-
 
 def _success(o: MockOptions) -> list[Part]:
     return whole(*said(o.success_text, o))
@@ -82,7 +74,7 @@ def _calls(*fragments: str, count: int = 1) -> Behaviour:
         given = [Call(call.id, call.name, fragments or call.fragments) for call in calls]
         return whole(*given, reason="tool-calls")
 
-    return _reply(reply)
+    return replying(reply)
 
 
 def _call_at_once(o: MockOptions) -> list[Part]:
@@ -126,7 +118,7 @@ def _empty_deltas(o: MockOptions) -> list[Part]:
 
 def _cut_short(reason: str) -> Behaviour:
     """Some text, and an ending that is no answer."""
-    return _reply(lambda o: whole(*said(o.partial_text, o), reason=reason))
+    return replying(lambda o: whole(*said(o.partial_text, o), reason=reason))
 
 
 def _partial_event(d: Dialect, o: MockOptions) -> Plan:
@@ -136,42 +128,42 @@ def _partial_event(d: Dialect, o: MockOptions) -> Plan:
 
 
 COMMON: Mapping[str, Behaviour] = {
-    "success": _reply(_success),
-    "slow_success": _reply(_slow_success),
-    "reasoning_success": _reply(_reasoning_success),
-    "reasoning_only": _reply(lambda o: whole(*thought(o.reasoning_text, o))),
-    "reasoning_tool_call": _reply(_reasoning_call),
+    "success": replying(_success),
+    "slow_success": replying(_slow_success),
+    "reasoning_success": replying(_reasoning_success),
+    "reasoning_only": replying(lambda o: whole(*thought(o.reasoning_text, o))),
+    "reasoning_tool_call": replying(_reasoning_call),
     "tool_call_success": _calls(),
-    "tool_call_at_once": _reply(_call_at_once),
-    "tool_call_without_arguments": _reply(_call_without_arguments),
+    "tool_call_at_once": replying(_call_at_once),
+    "tool_call_without_arguments": replying(_call_without_arguments),
     "tool_call_empty_fragments": _calls("", "", "{}"),
     "tool_call_bad_arguments": _calls('{"command": ', "nope"),
     "parallel_tool_calls": _calls(count=3),
-    "tool_call_then_text": _reply(_tool_call_then_text),
+    "tool_call_then_text": replying(_tool_call_then_text),
     "max_tokens": _cut_short("max-tokens"),
     "content_filter": _cut_short("refusal"),
     "unknown_finish": _cut_short("tired"),
-    "overflow_by_length": _reply(lambda o: whole(reason="max-tokens", usage=Usage(output=0))),
-    "overflow_by_usage": _reply(
+    "overflow_by_length": replying(lambda o: whole(reason="max-tokens", usage=Usage(output=0))),
+    "overflow_by_usage": replying(
         lambda o: whole(*said(o.success_text, o), usage=Usage(uncached=WINDOW_TOKENS))
     ),
-    "usage_never": _reply(lambda o: whole(*said(o.success_text, o), usage=None)),
+    "usage_never": replying(lambda o: whole(*said(o.success_text, o), usage=None)),
     "connection_reset": lambda d, o: Plan(status=0, steps=(Reset(),)),
     "stream_disconnect": lambda d, o: Plan(steps=(Pause(o.disconnect_delay_ms), Reset())),
-    "partial_disconnect": _reply(_partial_disconnect),
-    "call_disconnect": _reply(_call_disconnect),
-    "empty": _reply(lambda o: whole()),
+    "partial_disconnect": replying(_partial_disconnect),
+    "call_disconnect": replying(_call_disconnect),
+    "empty": replying(lambda o: whole()),
     "empty_body": lambda d, o: Plan(),
     "no_content": lambda d, o: Plan(status=204, headers={}),
-    "stream_eof": _reply(lambda o: [Opening()]),
-    "partial_eof": _reply(lambda o: [Opening(), *said(o.partial_text, o)]),
+    "stream_eof": replying(lambda o: [Opening()]),
+    "partial_eof": replying(lambda o: [Opening(), *said(o.partial_text, o)]),
     "partial_event_eof": _partial_event,
-    "missing_done": _reply(lambda o: _success(o)[:-1]),
+    "missing_done": replying(lambda o: _success(o)[:-1]),
     "silent": lambda d, o: Plan(status=0, steps=(Stall(),)),
     "stall": lambda d, o: Plan(steps=(Stall(),)),
-    "stall_after_text": _reply(lambda o: [Opening(), *said(o.partial_text, o), Stall()]),
-    "endless_keep_alive": _reply(_endless_keep_alive),
-    "empty_deltas": _reply(_empty_deltas),
+    "stall_after_text": replying(lambda o: [Opening(), *said(o.partial_text, o), Stall()]),
+    "endless_keep_alive": replying(_endless_keep_alive),
+    "empty_deltas": replying(_empty_deltas),
     "malformed_json": lambda d, o: streamed(d, [Opening(), d.garbled, End()], o),
     "malformed_event": lambda d, o: streamed(d, [d.malformed, End()], o),
     **ERRORS,

@@ -18,13 +18,19 @@ class Connection:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
 
-    async def head(self) -> tuple[str, str, dict[str, str]]:
-        lines = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-        method, path, _ = lines[0].split(" ", 2)
-        pairs = (line.partition(":") for line in lines[1:] if line)
-        return method, path, {name.strip().lower(): value.strip() for name, _, value in pairs}
+    async def request(self) -> tuple[str, str, dict[str, str], bytes]:
+        """Method, target, headers with names in lower case, body.
 
-    async def body(self, headers: Mapping[str, str]) -> bytes:
+        Raises:
+            ValueError: these bytes are no request.
+        """
+        lines = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        method, target, _ = lines[0].split(" ", 2)
+        pairs = (line.partition(":") for line in lines[1:] if line)
+        headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
+        return method, target, headers, await self._body(headers)
+
+    async def _body(self, headers: Mapping[str, str]) -> bytes:
         if headers.get("transfer-encoding", "").lower() != "chunked":
             return await self._reader.readexactly(int(headers.get("content-length") or 0))
         parts: list[bytes] = []

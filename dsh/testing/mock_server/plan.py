@@ -69,8 +69,18 @@ class MockOptions(msgspec.Struct, frozen=True, kw_only=True):
         if self.chunk_size < 1:
             raise ValueError(f"chunk_size counts code points from 1, found {self.chunk_size}")
         for name in ("chunk_delay_ms", "disconnect_delay_ms", "retry_after_ms"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} is a number of milliseconds from 0, found {getattr(self, name)}")
+            check_delay(name, getattr(self, name))
+        if not (self.request_id.isascii() and self.request_id.isprintable()):
+            raise ValueError(f"request_id is printable ASCII, found {self.request_id!r}")
+
+
+def check_delay(name: str, ms: float) -> None:
+    """
+    Raises:
+        ValueError: nobody can wait so long.
+    """
+    if not 0 <= ms < math.inf:
+        raise ValueError(f"{name} is a number of milliseconds from 0, found {ms}")
 
 
 def pieces(text: str, size: int) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from dsh.testing.mock_server.behaviour import ALL_BEHAVIOURS, RANDOM_WEIGHTS, behaviours
 from dsh.testing.mock_server.dialect.base import Dialect
 from dsh.testing.mock_server.plan import MockOptions, Plan
-from dsh.testing.mock_server.reply import scripted
+from dsh.testing.mock_server.reply import check_reply, scripted
 
 Entry: TypeAlias = str | Mapping[str, Any] | Callable[[Any], Mapping[str, Any]]
 """A behaviour's name, a free-form reply, or what makes one of a request's decoded body."""
@@ -59,7 +59,11 @@ class Script:
             message = "the script of the mock server is used up"
             return "exhausted", dialect.failure(500, message, "MOCK_SCRIPT_EXHAUSTED")
         if not isinstance(entry, str):
-            return "scripted", scripted(entry(body) if callable(entry) else entry, dialect)
+            try:
+                return "scripted", scripted(entry(body) if callable(entry) else entry, dialect)
+            except Exception as error:  # of the test's own function, or of what it answers
+                message = f"{type(error).__name__}: {error}"
+                return "scripted", dialect.failure(500, message, "MOCK_ENTRY_FAILED")
         name = entry
         if entry == "random":
             name = self._random.choices(list(self._weights), list(self._weights.values()))[0]
@@ -72,7 +76,7 @@ class Script:
 
 def _check_entry(entry: object) -> None:
     if isinstance(entry, Mapping):
-        scripted(entry)
+        check_reply(entry)
     elif callable(entry):
         return
     elif entry != "random" and entry not in ALL_BEHAVIOURS:

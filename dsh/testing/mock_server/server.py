@@ -16,8 +16,8 @@ from dsh.testing.mock_server.dialect.chat import DEEPSEEK, OPENAI
 from dsh.testing.mock_server.dialect.sse import compact
 from dsh.testing.mock_server.plan import JSON_HEADERS, MockOptions, Outcome, Plan
 from dsh.testing.mock_server.script import Entry, Script
-from dsh.testing.mock_server.strict.anthropic import check_anthropic
-from dsh.testing.mock_server.strict.chat import check_chat
+from dsh.testing.mock_server.strict.anthropic import FIELDS, check_anthropic
+from dsh.testing.mock_server.strict.chat import REFUSABLE, check_chat
 from dsh.testing.mock_server.strict.look import RequestProblem
 from dsh.testing.mock_server.strict.rules import Issued, Rules
 
@@ -93,12 +93,16 @@ class MockModelServer:
             observe: called with `request` and `result`.
 
         Raises:
-            ValueError: the script, the weights, the port or the seed cannot be.
+            ValueError: the script, the weights, the rules, the host, the port or the seed cannot be.
         """
+        if not host:
+            raise ValueError("a host is a name or an address, found ''")
         if not 0 <= port <= MAX_PORT:
             raise ValueError(f"a port is 0 to {MAX_PORT}, found {port}")
         self.options = options or MockOptions()
         self.rules = rules or Rules()
+        if unknown := set(self.rules.refuses).difference(REFUSABLE, FIELDS):
+            raise ValueError(f"no request has what is to be refused: {', '.join(sorted(unknown))}")
         self.seed = seed
         self.requests: list[RecordedRequest] = []
         self.refused: list[RefusedRequest] = []
@@ -211,10 +215,13 @@ class MockModelServer:
             self._connections.discard(task)
             writer.close()
 
-    async def _exchange(self, connection: "Connection") -> bool:
+    async def _exchange(self, connection: Connection) -> bool:
         """Answer one request; False when the connection is over."""
-        method, target, headers = await connection.head()
-        body = await connection.body(headers)
+        try:
+            method, target, headers, body = await connection.request()
+        except ValueError:
+            await self._refuse(connection, self._chat, _Refusal(400, "this is no HTTP request"), "", b"")
+            return False
         path = target.partition("?")[0]
         dialect = self._dialect(path, headers)
         if method == "GET" and path.endswith("/models") and self._is_let_in(dialect, headers):
@@ -224,15 +231,19 @@ class MockModelServer:
         try:
             request = self._accepted(dialect, method, path, headers, body)
         except _Refusal as refusal:
-            self.refused.append(
-                RefusedRequest(status=refusal.status, reason=str(refusal), path=target, raw_body=body)
-            )
-            answer = dialect.failure(refusal.status, str(refusal), refusal.code)
-            return await connection.play(answer, Counter()) == "completed"
+            return await self._refuse(connection, dialect, refusal, target, body)
         plan, record = self._next(dialect, target, headers, body, request)
         return await self._play(connection, plan, record)
 
-    async def _play(self, connection: "Connection", plan: Plan, record: RecordedRequest) -> bool:
+    async def _refuse(
+        self, connection: Connection, dialect: Dialect, refusal: "_Refusal", target: str, body: bytes
+    ) -> bool:
+        record = RefusedRequest(status=refusal.status, reason=str(refusal), path=target, raw_body=body)
+        self.refused.append(record)
+        answer = dialect.failure(refusal.status, str(refusal), refusal.code)
+        return await connection.play(answer, Counter()) == "completed"
+
+    async def _play(self, connection: Connection, plan: Plan, record: RecordedRequest) -> bool:
         self.requests.append(record)
         self._observe("request", record)
         counter = Counter()
@@ -255,7 +266,7 @@ class MockModelServer:
 
     def _accepted(
         self, dialect: Dialect, method: str, path: str, headers: Mapping[str, str], body: bytes
-    ) -> Any:
+    ) -> dict[str, Any]:
         """The decoded body.
 
         Raises:
@@ -270,8 +281,10 @@ class MockModelServer:
             raise _Refusal(401, "Incorrect API key provided", "invalid_api_key")
         try:
             request = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise _Refusal(400, "the body is not JSON") from None
+        if not isinstance(request, dict):
+            raise _Refusal(400, "the body is not a JSON object")
         if self.rules.is_strict:
             try:
                 self._check(dialect, headers, request)
@@ -286,7 +299,7 @@ class MockModelServer:
             check_chat(request, dialect.name, self.rules, self._issued)
 
     def _next(
-        self, dialect: Dialect, path: str, headers: dict[str, str], body: bytes, request: Any
+        self, dialect: Dialect, path: str, headers: dict[str, str], body: bytes, request: dict[str, Any]
     ) -> tuple[Plan, RecordedRequest]:
         entry = self._script.next(headers.get(SESSION_HEADER, ""))
         name, plan = self._script.plan(entry, dialect.asked(request), self.options, request)

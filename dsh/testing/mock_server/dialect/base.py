@@ -1,7 +1,7 @@
 """What a dialect of the mock server can do."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
 
 from dsh.testing.mock_server.part import Call, Fault, Part, Reasoning
 from dsh.testing.mock_server.plan import MockOptions, Plan, Step
@@ -59,3 +59,12 @@ def streamed(dialect: Dialect, parts: Iterable[Part], options: MockOptions) -> P
         elif isinstance(part, Call):
             calls[part.id] = reasoning
     return Plan(steps=tuple(dialect.steps(said, options)), calls=calls)
+
+
+Behaviour: TypeAlias = Callable[[Dialect, MockOptions], Plan]
+"""What a server does with a request, in whichever dialect it is asked."""
+
+
+def replying(reply: Callable[[MockOptions], list[Part]]) -> Behaviour:
+    """The behaviour of a reply that is put on the wire as it is written down."""
+    return lambda d, o: streamed(d, reply(o), o)

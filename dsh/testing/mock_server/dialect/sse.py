@@ -5,8 +5,9 @@ from typing import Any
 
 
 def compact(value: Any) -> bytes:
-    """JSON without spaces."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    """JSON without spaces; halves of a surrogate pair, which UTF-8 cannot hold, are escaped."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "backslashreplace")
 
 
 def event(value: Any, name: str = "") -> bytes:

@@ -1,10 +1,10 @@
 """What only the Messages wire knows: pings, a server's own blocks, usage in two places, errors as events."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from typing import Any
 
 from dsh.testing.mock_server.dialect.anthropic import PING, input_usage, signature, typed
-from dsh.testing.mock_server.dialect.base import Dialect, streamed
+from dsh.testing.mock_server.dialect.base import Behaviour, replying
 from dsh.testing.mock_server.part import (
     Call,
     End,
@@ -19,13 +19,7 @@ from dsh.testing.mock_server.part import (
     thought,
     whole,
 )
-from dsh.testing.mock_server.plan import MockOptions, Plan, pieces
-
-Quirk: TypeAlias = Callable[[Dialect, MockOptions], Plan]
-
-
-def _reply(reply: Callable[[MockOptions], list[Part]]) -> Quirk:
-    return lambda d, o: streamed(d, reply(o), o)
+from dsh.testing.mock_server.plan import MockOptions, pieces
 
 
 def _call(o: MockOptions) -> Call:
@@ -94,27 +88,27 @@ def _signed_thought(o: MockOptions) -> list[Part]:
     return [*thought(o.reasoning_text, o), Redacted("bW9jaw=="), Reasoning("Go on."), _call(o)]
 
 
-ANTHROPIC_QUIRKS: Mapping[str, Quirk] = {
-    "in_band_error": _reply(lambda o: [Opening(), *said(o.partial_text, o), Fault("rate_limit")]),
-    "in_band_error_first": _reply(lambda o: [Fault("rate_limit")]),
-    "error_after_call": _reply(lambda o: [Opening(), _call(o), Fault("overloaded")]),
-    "call_cut_off": _reply(lambda o: [Opening(), _call(o)]),
-    "pings": _reply(_pings),
-    "pause_turn": _reply(lambda o: whole(*said(o.partial_text, o), reason="pause")),
-    "window_exceeded": _reply(lambda o: whole(*said(o.partial_text, o), reason="overflow")),
-    "stop_sequence": _reply(lambda o: whole(*said(o.success_text, o), reason="stop_sequence")),
-    "malformed_usage": _reply(
+ANTHROPIC_QUIRKS: Mapping[str, Behaviour] = {
+    "in_band_error": replying(lambda o: [Opening(), *said(o.partial_text, o), Fault("rate_limit")]),
+    "in_band_error_first": replying(lambda o: [Fault("rate_limit")]),
+    "error_after_call": replying(lambda o: [Opening(), _call(o), Fault("overloaded")]),
+    "call_cut_off": replying(lambda o: [Opening(), _call(o)]),
+    "pings": replying(_pings),
+    "pause_turn": replying(lambda o: whole(*said(o.partial_text, o), reason="pause")),
+    "window_exceeded": replying(lambda o: whole(*said(o.partial_text, o), reason="overflow")),
+    "stop_sequence": replying(lambda o: whole(*said(o.success_text, o), reason="stop_sequence")),
+    "malformed_usage": replying(
         lambda o: whole(*said(o.success_text, o), usage={"output_tokens": "x", "input_tokens": -3})
     ),
-    "usage_at_end": _reply(_usage_at_end),
-    "no_message_start": _reply(lambda o: whole(*said(o.success_text, o))[1:]),
-    "thinking_then_call": _reply(lambda o: whole(*_signed_thought(o), reason="tool-calls")),
-    "redacted_thinking": _reply(lambda o: whole(Redacted("bW9jaw=="), *said(o.success_text, o))),
-    "hidden_thinking": _reply(_hidden_thinking),
-    "server_tool": _reply(_server_tool),
-    "text_in_start": _reply(_text_in_start),
-    "input_in_start": _reply(_input_in_start),
-    "unknown_delta": _reply(_unknown_delta),
-    "empty_text_block": _reply(lambda o: whole(Text(""), _call(o), reason="tool-calls")),
-    "never_finished": _reply(lambda o: [Opening(), *text_block(0, o), End()]),
+    "usage_at_end": replying(_usage_at_end),
+    "no_message_start": replying(lambda o: whole(*said(o.success_text, o))[1:]),
+    "thinking_then_call": replying(lambda o: whole(*_signed_thought(o), reason="tool-calls")),
+    "redacted_thinking": replying(lambda o: whole(Redacted("bW9jaw=="), *said(o.success_text, o))),
+    "hidden_thinking": replying(_hidden_thinking),
+    "server_tool": replying(_server_tool),
+    "text_in_start": replying(_text_in_start),
+    "input_in_start": replying(_input_in_start),
+    "unknown_delta": replying(_unknown_delta),
+    "empty_text_block": replying(lambda o: whole(Text(""), _call(o), reason="tool-calls")),
+    "never_finished": replying(lambda o: [Opening(), *text_block(0, o), End()]),
 }

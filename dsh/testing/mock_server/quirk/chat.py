@@ -1,15 +1,14 @@
 """What only chat-completions servers get wrong: how they misspell calls, usage and errors."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
-from dsh.testing.mock_server.dialect.base import Dialect, streamed
+from dsh.testing.mock_server.dialect.base import Behaviour, replying, streamed
 from dsh.testing.mock_server.dialect.chat import DONE, delta, tool_call
 from dsh.testing.mock_server.dialect.sse import event
 from dsh.testing.mock_server.part import End, Fault, Opening, Part, Text, said, whole
-from dsh.testing.mock_server.plan import MockOptions, Plan, pieces
+from dsh.testing.mock_server.plan import MockOptions, pieces
 
-Quirk: TypeAlias = Callable[[Dialect, MockOptions], Plan]
 LEAKED = "<\uff5ctool\u2581calls\u2581begin\uff5c><\uff5ctool\u2581call\u2581begin\uff5c>function"
 USAGE: Mapping[str, Any] = {
     "prompt_tokens": 100,
@@ -17,10 +16,6 @@ USAGE: Mapping[str, Any] = {
     "total_tokens": 120,
     "prompt_tokens_details": {"cached_tokens": 64},
 }
-
-
-def _reply(reply: Callable[[MockOptions], list[Part]]) -> Quirk:
-    return lambda d, o: streamed(d, reply(o), o)
 
 
 def _fragments(*entries: Mapping[str, Any]) -> bytes:
@@ -37,7 +32,7 @@ def _more(text: Any, **place: Any) -> dict[str, Any]:
     return {**place, "function": {"arguments": text}}
 
 
-def _calls(write: Callable[[MockOptions], list[bytes]], reason: str = "tool-calls") -> Quirk:
+def _calls(write: Callable[[MockOptions], list[bytes]], reason: str = "tool-calls") -> Behaviour:
     return lambda d, o: streamed(d, whole(*write(o), reason=reason), o)
 
 
@@ -102,13 +97,13 @@ def _object_arguments(o: MockOptions) -> list[bytes]:
     return [_fragments(_opener(o, 1, {"command": "echo mock", "description": "mock call"}, index=0))]
 
 
-def _usage(*parts: bytes, on_finish: Any = None) -> Quirk:
+def _usage(*parts: bytes, on_finish: Any = None) -> Behaviour:
     """A plain reply that tells its usage in these places."""
 
     def reply(o: MockOptions) -> list[Part]:
         return [Opening(), *said(o.success_text, o), delta({"content": ""}, "stop", on_finish), *parts, DONE]
 
-    return _reply(reply)
+    return replying(reply)
 
 
 def _trailing(usage: Any) -> bytes:
@@ -154,24 +149,24 @@ def _null_content(o: MockOptions) -> list[Part]:
     return whole(delta(nulls), *said(o.success_text, o), delta(nulls))
 
 
-CHAT_QUIRKS: Mapping[str, Quirk] = {
-    "in_band_error": _reply(_in_band),
-    "in_band_error_first": _reply(lambda o: [Fault("rate_limit", "Rate limit")]),
-    "in_band_error_with_choices": _reply(_error_with_choices),
-    "error_event": _reply(lambda o: [Opening(), b"event: error\ndata: the model is overloaded\n\n"]),
-    "insufficient_resource": _reply(lambda o: whole(*said(o.partial_text, o), reason="resource")),
-    "malformed_usage": _reply(_malformed_usage),
+CHAT_QUIRKS: Mapping[str, Behaviour] = {
+    "in_band_error": replying(_in_band),
+    "in_band_error_first": replying(lambda o: [Fault("rate_limit", "Rate limit")]),
+    "in_band_error_with_choices": replying(_error_with_choices),
+    "error_event": replying(lambda o: [Opening(), b"event: error\ndata: the model is overloaded\n\n"]),
+    "insufficient_resource": replying(lambda o: whole(*said(o.partial_text, o), reason="resource")),
+    "malformed_usage": replying(_malformed_usage),
     "usage_trailing": _usage(_trailing(USAGE)),
-    "usage_everywhere": _reply(_usage_everywhere),
-    "null_event": _reply(lambda o: [Opening(), b"data: null\n\n", End()]),
-    "null_content": _reply(_null_content),
-    "several_choices": _reply(_several_choices),
-    "never_finished": _reply(lambda o: [Opening(), *said(o.success_text, o), End()]),
-    "bytes_after_done": _reply(lambda o: [*whole(*said(o.success_text, o)), b"data: {not-json\n\n"]),
-    "leaked_tool_calls": _reply(
+    "usage_everywhere": replying(_usage_everywhere),
+    "null_event": replying(lambda o: [Opening(), b"data: null\n\n", End()]),
+    "null_content": replying(_null_content),
+    "several_choices": replying(_several_choices),
+    "never_finished": replying(lambda o: [Opening(), *said(o.success_text, o), End()]),
+    "bytes_after_done": replying(lambda o: [*whole(*said(o.success_text, o)), b"data: {not-json\n\n"]),
+    "leaked_tool_calls": replying(
         lambda o: whole(Text(LEAKED), Text(f"<\uff5ctool\u2581sep\uff5c>{o.tool_name}"))
     ),
-    "finish_without_calls": _reply(lambda o: whole(reason="tool-calls")),
+    "finish_without_calls": replying(lambda o: whole(reason="tool-calls")),
     "tool_call_without_id": _calls(lambda o: tool_call(None, o.tool_name, (o.tool_arguments,))),
     "tool_calls_without_index": _calls(_without_index),
     "tool_calls_interleaved": _calls(_interleaved),

@@ -3,15 +3,13 @@
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from typing import TypeAlias, get_args
+from typing import get_args
 
 import msgspec
 
-from dsh.testing.mock_server.dialect.base import Dialect
+from dsh.testing.mock_server.dialect.base import Behaviour, Dialect
 from dsh.testing.mock_server.part import Fault, FaultKind
 from dsh.testing.mock_server.plan import JSON_HEADERS, MockOptions, Plan
-
-Behaviour: TypeAlias = Callable[[Dialect, MockOptions], Plan]
 
 
 def _fault(kind: FaultKind) -> Behaviour:

@@ -2,13 +2,11 @@
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
 
-from dsh.testing.mock_server.dialect.base import Dialect, streamed
+from dsh.testing.mock_server.dialect.base import Behaviour, Dialect, replying, streamed
 from dsh.testing.mock_server.part import Part, Text, said, whole
 from dsh.testing.mock_server.plan import JSON_HEADERS, MockOptions, Pause, Plan
 
-Behaviour: TypeAlias = Callable[[Dialect, MockOptions], Plan]
 HUGE_CHARS = 1_000_000
 MIXED = "héllo wörld 🏷 한국어"
 SEPARATORS = "line\u2028paragraph\u2029next\x85tab\x0bfeed\x0c"
@@ -57,12 +55,6 @@ def _keep_alive_comments(d: Dialect, o: MockOptions) -> Plan:
     return streamed(d, parts[:-3], o)
 
 
-def _lone_surrogate(d: Dialect, o: MockOptions) -> Plan:
-    """Half of a pair, as JSON can write it and UTF-8 cannot."""
-    sent = streamed(d, whole(Text("half @@ pair")), o).sent()
-    return Plan(steps=(sent.replace(b"@@", b"\\ud83d"),))
-
-
 def _invalid_utf8(d: Dialect, o: MockOptions) -> Plan:
     sent = streamed(d, whole(Text("bad @@ byte")), o).sent()
     return Plan(steps=(sent.replace(b"@@", b"\xff"),))
@@ -70,12 +62,12 @@ def _invalid_utf8(d: Dialect, o: MockOptions) -> Plan:
 
 FRAMINGS: Mapping[str, Behaviour] = {
     "wrong_content_type": lambda d, o: Plan(headers=JSON_HEADERS, steps=(_sent(d, o),)),
-    "unicode_separators": lambda d, o: streamed(d, whole(Text(SEPARATORS)), o),
+    "unicode_separators": replying(lambda o: whole(Text(SEPARATORS))),
     "split_utf8": lambda d, o: _cut(streamed(d, whole(Text(MIXED)), o).sent(), 7),
     "byte_by_byte": lambda d, o: _cut(streamed(d, whole(Text(MIXED)), o).sent(), 1),
-    "lone_surrogate": _lone_surrogate,
+    "lone_surrogate": replying(lambda o: whole(Text("half \ud83d pair"))),
     "invalid_utf8": _invalid_utf8,
-    "huge_event": lambda d, o: streamed(d, whole(Text("x" * HUGE_CHARS)), o),
+    "huge_event": replying(lambda o: whole(Text("x" * HUGE_CHARS))),
     "keep_alive_comments": _keep_alive_comments,
     "crlf": _recast(lambda sent: sent.replace(b"\n", b"\r\n")),
     "mixed_line_ends": _recast(_mixed_line_ends),

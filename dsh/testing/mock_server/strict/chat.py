@@ -40,6 +40,15 @@ MESSAGE = {
     "tool": ("role", "content", "tool_call_id", "name"),
 }
 
+REFUSABLE = frozenset(
+    {
+        *FIELDS["openai"],
+        *(f"messages.{field}" for fields in MESSAGE.values() for field in fields),
+        *(f"role:{role}" for role in MESSAGE),
+    }
+)
+"""What `Rules.refuses` can name."""
+
 
 def check_chat(body: object, spelling: str, rules: Rules, issued: Issued) -> None:
     """

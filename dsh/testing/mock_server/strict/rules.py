@@ -9,7 +9,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """What a request must be. A wrong one is a 400 with the reason, and consumes nothing."""
 
     is_strict: bool = True
-    """False: any JSON body will do."""
+    """False: any JSON object will do."""
     refuses: tuple[str, ...] = ()
     """What this server cannot take, as servers differ: a field (`stream_options`), a field of a message
     (`messages.reasoning_content`), a role (`role:developer`)."""
