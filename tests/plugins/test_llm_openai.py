@@ -8,12 +8,13 @@ import pytest
 from dsh import __version__
 from dsh.kernel import CancelToken
 from dsh.kernel.schema import ValidationError, resolve_config
+from dsh.plugins import llm_anthropic, llm_openai
 from dsh.plugins.llm_openai import Config
 from dsh.session.chunk import BlockEnd, UsageChunk
 from dsh.testing.mock_server import MockModelServer
 from tests.aio import aio
 from tests.plugins.chat_table import FAULTS, SUCCESS, WHOLE
-from tests.plugins.openai_wire import KEY, ROUTE, against, routes, usual
+from tests.plugins.openai_wire import KEY, QUICK, ROUTE, against, routes, usual
 from tests.plugins.wire import failure_of, reason_of, text_of
 
 LEAK = '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>bash<｜tool▁sep｜>{"command": "x"}<｜tool▁call▁end｜>'
@@ -151,15 +152,17 @@ def test_a_route_that_cannot_be_is_refused(route: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("api", "says"),
+    ("row", "api", "says"),
     [
-        ("anthropic-messages", "api anthropic-messages is spoken by row llm-anthropic; put the route under"),
-        ("openai-responses", "api must be openai-completions here or left out, and is 'openai-responses'"),
+        (llm_openai, "anthropic-messages", "api anthropic-messages is spoken by row llm-anthropic; put the"),
+        (llm_openai, "openai-responses", "api must be openai-completions here or left out, and is 'openai-r"),
+        (llm_anthropic, "openai-completions", "api openai-completions is spoken by row llm-openai; put the"),
+        (llm_anthropic, "", "api must be anthropic-messages here or left out, and is ''"),
     ],
 )
-def test_a_route_of_another_wire_is_sent_to_the_row_that_speaks_it(api: str, says: str) -> None:
+def test_a_route_of_another_wire_is_sent_to_the_row_that_speaks_it(row: Any, api: str, says: str) -> None:
     with pytest.raises(ValidationError, match=says):
-        resolve_config(Config, {"providers": {"r": usual(api=api)}})
+        resolve_config(row.Config, {"providers": {"r": usual(api=api)}})
 
 
 def test_keys_that_other_programs_write_for_such_a_route_are_taken() -> None:
@@ -168,7 +171,9 @@ def test_keys_that_other_programs_write_for_such_a_route_are_taken() -> None:
         "defaultInput": ["text", "image"],
         "maxRequestImageBytes": 1,
     }
-    assert resolve_config(Config, {"providers": {"r": usual(**more)}}).providers["r"].api
+    assert "r" in resolve_config(Config, {"providers": {"r": usual(**more)}}).providers
+    messages = {"providers": {"r": usual(api="anthropic-messages")}}
+    assert "r" in resolve_config(llm_anthropic.Config, messages).providers
 
 
 def test_a_route_needs_a_name_and_none_at_all_is_fine() -> None:
@@ -197,6 +202,8 @@ async def test_every_failure_has_its_code(behaviour: str, code: str) -> None:
     assert failure["code"] == code
     assert KEY not in failure["message"]
     assert len(server.requests) == 1
+    has_head = behaviour != "connection_reset"  # of any answer the provider can look up the request
+    assert failure.get("requestId") == (QUICK.request_id if has_head else None)
 
 
 @pytest.mark.parametrize(("mode", "named"), [("normal", True), ("always", False)])

@@ -8,6 +8,7 @@ from dsh.capabilities.settings import CREDENTIAL_REF
 from dsh.llm.adapter import EffortInfo, RetryPolicy
 from dsh.llm.anthropic.thinking import Ways, known_ways
 from dsh.llm.retry import RetryConfig
+from dsh.llm.transport.api import check_api
 from dsh.llm.transport.route import OWN_HEADERS, check_endpoint, check_headers, check_limits
 from dsh.llm.transport.watchdog import StreamLimits
 from dsh.session.projection.price import Price
@@ -85,6 +86,8 @@ class AnthropicRoute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
     display_name: str | None = None
     """What people call the route; unset: `Anthropic` for the route `anthropic`, else the route's name."""
+    api: str | None = None
+    """The wire format by its usual name; `anthropic-messages` is the one that this row speaks."""
     api_key_env: Annotated[str, CREDENTIAL_REF] | None = None
     """Name of the key, as an environment variable or in the credentials file; never the key itself."""
     keyless: bool = False
@@ -94,8 +97,8 @@ class AnthropicRoute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     base_url: str | None = msgspec.field(default=None, name="baseURL")
     """Endpoint, without `/v1/messages`; unset: `baseURLEnv`, else the public one of Anthropic."""
     base_url_env: str | None = msgspec.field(default=None, name="baseURLEnv")
-    """Name of the variable of the process that holds the endpoint where `baseURL` is unset. Without either, a
-    route whose key is `ANTHROPIC_API_KEY` goes to the public endpoint, another to none."""
+    """Name of the variable of the process that holds the endpoint where `baseURL` is unset. Where it is not
+    set, a route whose key is `ANTHROPIC_API_KEY` goes to the public endpoint, another to none."""
     headers: dict[str, str] = msgspec.field(default_factory=dict)
     """More headers for each request, such as `anthropic-beta`. Never a key."""
     models: list[AnthropicModel] = msgspec.field(default_factory=list)
@@ -130,6 +133,7 @@ class AnthropicRoute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     def __post_init__(self) -> None:
         if self.display_name is not None and not self.display_name.strip():
             raise ValueError("displayName is blank")
+        check_api(self.api, "llm-anthropic")
         check_endpoint(base_url=self.base_url, base_url_env=self.base_url_env, api_key_env=self.api_key_env)
         if self.api_key_env is None and not self.keyless:
             raise ValueError("a route has an apiKeyEnv, or keyless: true")
