@@ -32,9 +32,14 @@ class MemoryHttp(HttpClient):
     State: the calls that went out, the streams that are open.
     """
 
-    def __init__(self, plans: Iterable[Plan]) -> None:
+    def __init__(self, plans: Iterable[Plan], beside: tuple[bytes, Iterable[Plan]] = (b"\0", ())) -> None:
+        """
+        Args:
+            beside: words of requests that have answers of their own, and these answers.
+        """
         super().__init__()
         self._plans = iter(plans)
+        self._words, self._beside = beside[0], iter(beside[1])
         self.sent: list[Sent] = []
         self.open_streams = 0
 
@@ -47,9 +52,11 @@ class MemoryHttp(HttpClient):
         if method == "GET":
             return self._played(Plan(status=404))
         self.sent.append(Sent(asyncio.get_running_loop().time(), url, dict(headers), content))
-        plan = next(self._plans, None)
+        plan = next(self._beside if self._words in content else self._plans, None)
         assert plan is not None, f"request {len(self.sent)} has no answer"
         if plan.status == 0:
+            if any(isinstance(step, Stall) for step in plan.steps):
+                await asyncio.Event().wait()
             raise HttpError("Connection reset by peer")
         return self._played(plan)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from dsh.agent.contract import Agent, AgentOptions, CreateAgent
@@ -13,64 +14,30 @@ from dsh.testing.mock_server.behaviour import behaviours
 from dsh.testing.mock_server.plan import MockOptions, Pause, Plan, Stall
 from tests.agent.kit import settled
 from tests.contract.wire.memory_http import MemoryHttp, Sent
-from tests.contract.wire.wires import ANTHROPIC_WIRE, MEMORY, Wire, composed
+from tests.contract.wire.outcomes import FAILS, failures
+from tests.contract.wire.wires import MEMORY, Wire, composed
 
+Row = tuple[ModuleType, Mapping[str, Any]]
 IDLE_MS = 20_000
 OPTIONS = MockOptions(retry_after_ms=1000)
-PASSING = {
-    "connection_reset": "TRANSPORT",
-    "stream_disconnect": "TRANSPORT",
-    "partial_disconnect": "TRANSPORT",
-    "empty": "EMPTY_RESPONSE",
-    "no_content": "EMPTY_RESPONSE",
-    "empty_body": "STREAM_CLOSED",
-    "stream_eof": "STREAM_CLOSED",
-    "partial_eof": "STREAM_CLOSED",
-    "missing_done": "STREAM_CLOSED",
-    "stall": "TIMEOUT",
-    "malformed_json": "MALFORMED_RESPONSE",
-    "malformed_event": "MALFORMED_RESPONSE",
-    "html_page": "MALFORMED_RESPONSE",
-    "rate_limit": "RATE_LIMIT",
-    "server_error": "SERVER",
-    "service_unavailable": "SERVER",
-    "gateway_page": "SERVER",
-    "json_error": "SERVER",
-    "request_timeout": "HTTP_408",
-    "too_early": "HTTP_425",
-    "in_band_error": "RATE_LIMIT",
-    "in_band_error_first": "RATE_LIMIT",
-    "call_disconnect": "TRANSPORT",
-    "partial_event_eof": "STREAM_CLOSED",
-    "stall_after_text": "TIMEOUT",
-    "overloaded": "SERVER",
-    "empty_unavailable": "SERVER",
-    "error_without_message": "SERVER",
-    "error_as_text": "SERVER",
+RETRYABLE = {
+    *("EMPTY_RESPONSE", "HTTP_408", "HTTP_425", "INSUFFICIENT_SYSTEM_RESOURCE", "MALFORMED_RESPONSE"),
+    *("RATE_LIMIT", "SERVER", "STREAM_CLOSED", "TIMEOUT", "TRANSPORT"),
 }
-FINAL = {
-    "auth_error": "AUTH",
-    "invalid_request": "INVALID_REQUEST",
-    "context_overflow": "CONTEXT_WINDOW_EXCEEDED",
-    "quota_exceeded": "QUOTA",
-    "content_filter": "CONTENT_FILTER",
-    "redirect": "HTTP_307",
-    "permission": "AUTH",
-    "latin1_page": "AUTH",
-    "not_found": "HTTP_404",
-    "wrong_path": "HTTP_404",
-    "too_large": "INVALID_REQUEST",
-    "unknown_finish": "TIRED",
-}
-ANSWERED = ("success", "slow_success", "reasoning_success", "tool_call_success", "max_tokens")
-ON_ANTHROPIC = {"content_filter": "REFUSAL"}
+"""The codes that are tried again where a policy names none."""
+BY_OPTIONS = {"endless_keep_alive", "overflow_by_length", "overflow_by_usage"}
+"""What is no fault on every wire, or under no options of its route."""
+BY_HEADERS = {"rate_limit_ms", "rate_limit_date", "rate_limit_reset", "rate_limit_untold"}
+"""The same refusal with its wait told otherwise."""
+PLAYED = [name for name in FAILS if name not in BY_OPTIONS | BY_HEADERS]
+PASSING = [name for name in PLAYED if FAILS[name] in RETRYABLE]
+FINAL = [name for name in PLAYED if FAILS[name] not in RETRYABLE]
+ANSWERED = ["success", "slow_success", "reasoning_success", "tool_call_success", "max_tokens"]
 
 
 def code_of(wire: Wire, behaviour: str) -> str:
     """The code that a behaviour ends with; empty where it is an answer."""
-    if wire is ANTHROPIC_WIRE and behaviour in ON_ANTHROPIC:
-        return ON_ANTHROPIC[behaviour]
-    return {**PASSING, **FINAL}.get(behaviour, "")
+    return failures(wire).get(behaviour, "")
 
 
 def plan_of(wire: Wire, behaviour: str) -> Plan:
@@ -110,7 +77,7 @@ def expected_turns(wire: Wire, script: Iterable[str], budget: int) -> Iterator[E
             step, number = step + 1, 1
         elif not code:
             end = ("max-tokens" if behaviour == "max_tokens" else "completed", "")
-        elif behaviour in PASSING and number <= budget:
+        elif code in RETRYABLE and number <= budget:
             local = min(500.0 * 2 ** (number - 1), 10_000.0)
             retries.append((step, number, 1000.0 if behaviour == "rate_limit" else local))
             number += 1
@@ -142,25 +109,33 @@ class Loop:
         return [event.data for event in self.agent.session.events(first) if event.type == kind]
 
 
+async def mount_loop(ctx: Context, *rows: Row) -> Any:
+    """Mount the rows of a task, and these; the fiber of `llm-retry` is returned."""
+    config: dict[ModuleType, Mapping[str, Any]] = {module: {} for module in (session, agent, tools)}
+    config[system_prompt] = {"includeHarnessIdentity": False}
+    config[agent_loop] = {}
+    retry = ctx.plugin(llm_retry, {})
+    for module, chosen in {**config, **dict(rows)}.items():
+        await settled(ctx.plugin(module, chosen))
+    await settled(retry)
+    return retry
+
+
 @asynccontextmanager
 async def looped(
-    wire: Wire, plans: Sequence[Plan], policy: Mapping[str, Any], **changes: Any
+    wire: Wire,
+    plans: Sequence[Plan],
+    policy: Mapping[str, Any],
+    *,
+    rows: Sequence[Row] = (),
+    http: MemoryHttp | None = None,
 ) -> AsyncIterator[Loop]:
     """The rows of a task against these answers. Without jitter unless the policy says so."""
-    http = MemoryHttp(plans)
+    http = http or MemoryHttp(plans)
     policy = {"backoff": {"jitterRatio": 0}, **policy}
     async with composed(http) as ctx:
-        retry = ctx.plugin(llm_retry, {})
-        for module, config in (
-            (session, {}),
-            (agent, {}),
-            (tools, {}),
-            (system_prompt, {"includeHarnessIdentity": False}),
-            (agent_loop, {}),
-        ):
-            await settled(ctx.plugin(module, config))
-        await settled(retry)
-        await wire.mount(ctx, MEMORY, retryPolicy=policy, streamIdleTimeoutMs=IDLE_MS, **changes)
+        retry = await mount_loop(ctx, *rows)
+        await wire.mount(ctx, MEMORY, retryPolicy=policy, streamIdleTimeoutMs=IDLE_MS)
         made = await ctx.use(AGENTS).create(
             CreateAgent(cwd="/ws", options=AgentOptions(provider=wire.route, model="m"))
         )

@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 
 from dsh.llm.failure import LlmError
+from dsh.llm.registry import LLM
 from dsh.llm.request import LlmCallConfig, LlmRequest
 from dsh.session.message import user_message
 from dsh.testing.mock_server.part import Text, whole
-from tests.aio import aio
+from tests.aio import aio, aio_in_virtual_time
+from tests.contract.wire.recovery import looped
 from tests.contract.wire.wires import MemoryLine, Reply, Wire, in_memory, over_wires
 from tests.llm.build import schema
 
@@ -64,6 +66,25 @@ async def test_every_effort_that_is_offered_can_be_asked_for(wire: Wire) -> None
         offered = line.llm.resolve_model_info(wire.route, "m").reasoning
         for effort in offered.efforts if offered else ():
             assert (await asked(line, reasoning_effort=effort.id)).code == "", effort
+
+
+@over_wires
+@aio_in_virtual_time
+async def test_what_the_adapter_fills_in_is_logged_and_marked(wire: Wire) -> None:
+    async with looped(wire, [wire.plan(whole(Text("x")))], {}) as it:
+        await it.prompt("go")
+        [row] = it.rows("request/header")
+        header, info = row["header"], it.ctx.use(LLM).resolve_model_info(wire.route, "m")
+
+        filled = {
+            "reasoningEffort": info.reasoning and info.reasoning.default_effort,
+            "maxTokens": info.default_max_tokens,
+        }
+        filled = {key: value for key, value in filled.items() if value is not None}
+        assert header["config"] == {"provider": wire.route, "model": "m", **filled}
+        assert header.get("adapterDefaults", {}) == dict.fromkeys(filled, True)
+        [route] = it.rows("request/context")
+        assert route.get("contextWindow") == info.context_window
 
 
 @over_wires

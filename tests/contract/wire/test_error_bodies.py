@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from dsh.testing.mock_server.part import FaultKind
 from dsh.testing.mock_server.plan import Plan
 from tests.aio import aio
 from tests.contract.wire.wires import KEY, MEMORY, Wire, in_memory, over_wires
@@ -61,7 +62,7 @@ async def test_the_status_gives_the_code_whatever_the_body_is(wire: Wire, body: 
             assert (failure["code"], failure["status"]) == (code, status)
             message = failure["message"]
             assert message.strip() and "\n" not in message and len(message) < 800
-            assert ("<" not in message and "nginx" not in message * 3) or message.count("nginx") < 60
+            assert "<" not in message, "a page is read to a person without its tags"
 
 
 @over_wires
@@ -88,9 +89,9 @@ async def test_the_providers_own_words_are_the_message_in_one_line(wire: Wire) -
 )  # fmt: skip
 @aio
 async def test_what_the_server_calls_an_error_has_one_code_on_every_wire(
-    wire: Wire, kind: str, code: str
+    wire: Wire, kind: FaultKind, code: str
 ) -> None:
-    async with in_memory(wire, wire.error(kind)) as line:  # type: ignore[arg-type]
+    async with in_memory(wire, wire.error(kind)) as line:
         reply = await line.ask()
 
         assert (reply.kind, reply.code) == ("error", code)
@@ -99,9 +100,7 @@ async def test_what_the_server_calls_an_error_has_one_code_on_every_wire(
 @over_wires
 @aio
 async def test_the_name_of_the_request_travels_with_the_failure(wire: Wire) -> None:
-    plan = wire.error("server_error")
-    named = {**plan.headers, **wire.dialect.request_id("req-7")}
-    async with in_memory(wire, Plan(status=plan.status, headers=named, steps=plan.steps)) as line:
+    async with in_memory(wire, wire.error("server_error", headers=wire.dialect.request_id("req-7"))) as line:
         assert (await line.ask()).failure["requestId"] == "req-7"
 
 

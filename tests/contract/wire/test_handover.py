@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from dsh.capabilities.http import HttpClient
-from dsh.session.message import Message, assistant_message, user_message
+from dsh.session.message import Message, user_message
 from dsh.testing.mock_server import MockModelServer
 from tests.aio import aio
-from tests.contract.wire.wires import WIRES, Line, Reply, Wire, composed, spelling, url_of
+from tests.contract.wire.wires import WIRES, Line, Wire, composed, spelling, url_of
 from tests.llm.build import result, schema
 
 PAIRS = [pair for pair in itertools.product(WIRES, WIRES) if pair[0] is not pair[1]]
@@ -25,17 +25,13 @@ class Talk:
         self.line = line
         self.messages: list[Message] = []
 
-    async def turn(self, wire: Wire, words: str) -> Reply:
+    async def turn(self, wire: Wire, words: str) -> None:
         """One question and its answer, and the results of the calls in it."""
         self.messages.append(user_message(words))
         reply = await self.line.ask(wire=wire, messages=tuple(self.messages), system="be brief", tools=TOOLS)
         assert reply.code == "", reply.failure
-        said = assistant_message(
-            reply.blocks, provider=wire.route, model="m", replay_state=reply.replay_state
-        )
-        self.messages.append(said)
+        self.messages.append(reply.logged(wire))
         self.messages += [result(call_id, "done", is_error=True) for call_id, _, _ in reply.calls]
-        return reply
 
 
 @asynccontextmanager
@@ -61,7 +57,7 @@ async def test_history_of_one_wire_is_taken_by_the_other(first: Wire, second: Wi
         for number in range(4):
             await held.turn(first, f"question {number}")
         for number in range(4):
-            assert (await held.turn(second, f"and {number}?")).blocks is not None
+            await held.turn(second, f"and {number}?")
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS, ids=lambda wire: wire.name)

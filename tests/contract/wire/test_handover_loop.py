@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from dsh.agent.contract import AGENT_REQUEST, AgentOptions, CreateAgent, RequestSeed
+from dsh.agent.contract import AGENT_REQUEST, Agent, AgentOptions, CreateAgent, RequestSeed
 from dsh.agent.registry import AGENTS
 from dsh.capabilities.http import HttpClient
 from dsh.llm.request import LlmCallConfig
-from dsh.plugins import agent, agent_loop, llm_retry, session, system_prompt, tools
+from dsh.plugins import agent_loop
 from dsh.session.message import user_message
 from dsh.session.verify.log import verify
 from dsh.testing.mock_server import MockModelServer, MockOptions
@@ -21,9 +21,9 @@ from dsh.tools.definition import TEXT_OUTPUT
 from dsh.tools.execution import ToolExecution
 from dsh.tools.registry import TOOLS
 from dsh.tools.typed import typed_tool
-from tests.agent.kit import ends, settled
+from tests.agent.kit import ends
 from tests.aio import aio
-from tests.contract.wire.recovery import Loop
+from tests.contract.wire.recovery import mount_loop
 from tests.contract.wire.wires import WIRES, Wire, composed, spelling, url_of
 
 ROUNDS = 9
@@ -49,15 +49,11 @@ def _calls(wire: Wire, name: str, count: int, thought: str) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def switching(order: list[int]) -> AsyncIterator[tuple[Loop, list[MockModelServer]]]:
+async def switching(order: list[int]) -> AsyncIterator[tuple[Agent, list[MockModelServer]]]:
     """An agent whose n-th request goes to the wire of that number, and the servers of all wires."""
     async with AsyncExitStack() as stack:
         ctx = await stack.enter_async_context(composed(HttpClient()))
-        retry = ctx.plugin(llm_retry, {})
-        for module in (session, agent, tools):
-            await settled(ctx.plugin(module, {}))
-        await settled(ctx.plugin(system_prompt, {"includeHarnessIdentity": False}))
-        await settled(ctx.plugin(agent_loop, {"keepRefusedText": True}))
+        await mount_loop(ctx, (agent_loop, {"keepRefusedText": True}))
         servers = []
         for wire in WIRES:
             server = MockModelServer(script_of(wire), dialect=spelling(wire), options=OPTIONS)
@@ -86,7 +82,7 @@ async def switching(order: list[int]) -> AsyncIterator[tuple[Loop, list[MockMode
         ctx.on(AGENT_REQUEST, choose)
         options = AgentOptions(provider=WIRES[0].route, model="m")
         made = await ctx.use(AGENTS).create(CreateAgent(cwd="/ws", options=options))
-        yield Loop(ctx, WIRES[0], made.agent, None, retry), servers  # type: ignore[arg-type]
+        yield made.agent, servers
 
 
 async def _ran(arguments: Mapping[str, Any], execution: ToolExecution) -> str:
@@ -96,18 +92,18 @@ async def _ran(arguments: Mapping[str, Any], execution: ToolExecution) -> str:
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 0], [1, 2, 2, 0, 0, 1], [2]], ids=str)
 @aio
 async def test_no_server_refuses_what_the_others_left_behind(order: list[int]) -> None:
-    async with switching(order) as (it, servers):
+    async with switching(order) as (agent, servers):
         for number in range(14):
             if number % 5 == 3:
-                asyncio.get_running_loop().call_later(0.01, lambda: it.agent.cancel({"kind": "user"}))
-            it.agent.followup(user_message(f"task {number}"))
+                asyncio.get_running_loop().call_later(0.01, lambda: agent.cancel({"kind": "user"}))
+            agent.followup(user_message(f"task {number}"))
             if number % 4 == 1:
-                it.agent.followup(user_message("and this"))
-            await it.agent.when_idle()
+                agent.followup(user_message("and this"))
+            await agent.when_idle()
 
         assert [server.refused for server in servers] == [[]] * len(servers)
-        kinds = {end["kind"] for end in ends(it.agent.session)}
+        kinds = {end["kind"] for end in ends(agent.session)}
         assert {"completed", "error"} <= kinds <= {"completed", "error", "aborted", "max-tokens"}
-        failures = {end["error"]["code"] for end in ends(it.agent.session) if end["kind"] == "error"}
+        failures = {end["error"]["code"] for end in ends(agent.session) if end["kind"] == "error"}
         assert failures <= {"CONTENT_FILTER", "REFUSAL"}
-        assert verify(it.agent.session).findings == ()
+        assert verify(agent.session).findings == ()

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 from dsh.llm.memo import Memo
-from dsh.session.message import Message, assistant_message, user_message
+from dsh.session.message import Message, user_message
 from dsh.testing.mock_server.part import Call, Reasoning, Text, whole
 from tests.aio import aio
 from tests.contract.wire.wires import Wire, in_memory, over_wires
@@ -38,11 +38,7 @@ async def test_what_was_sent_is_sent_again_in_the_same_words(wire: Wire) -> None
             reply = await line.ask(
                 messages=tuple(messages), system="sys", tools=(schema("read"), schema("bash")), memo=memo
             )
-            messages.append(
-                assistant_message(
-                    reply.blocks, provider=wire.route, model="m", replay_state=reply.replay_state
-                )
-            )
+            messages.append(reply.logged(wire))
             messages += [result(call_id, "found") for call_id, _, _ in reply.calls]
         sent = [unmarked(each.body) for each in line.sent]
         for before, after in pairwise(sent):

@@ -2,19 +2,14 @@
 
 from typing import Any
 
-from dsh.session.message import Message, assistant_message, user_message
+from dsh.session.message import Message, user_message
 from dsh.testing.mock_server.dialect.anthropic import signature
 from dsh.testing.mock_server.part import Call, Reasoning, Text, whole
 from tests.aio import aio
-from tests.contract.wire.wires import Reply, Wire, in_memory, over_wires
+from tests.contract.wire.wires import Wire, in_memory, over_wires
 from tests.llm.build import result
 
 THOUGHT = whole(Reasoning("look "), Reasoning("first"), Call("c1", "read", ("{}",)), reason="tool-calls")
-
-
-def logged(wire: Wire, reply: Reply) -> Message:
-    """The reply as the loop logs it."""
-    return assistant_message(reply.blocks, provider=wire.route, model="m", replay_state=reply.replay_state)
 
 
 @over_wires
@@ -34,7 +29,7 @@ async def test_reasoning_and_text_are_one_block_each(wire: Wire) -> None:
 async def test_reasoning_goes_back_verbatim_with_the_call_it_led_to(wire: Wire) -> None:
     async with in_memory(wire, wire.plan(THOUGHT), wire.plan(whole(Text("done")))) as line:
         reply = await line.ask()
-        await line.ask(messages=(user_message("go"), logged(wire, reply), result("c1", "found")))
+        await line.ask(messages=(user_message("go"), reply.logged(wire), result("c1", "found")))
         sent: Any = line.sent[1].body["messages"][1]
 
         assert sent["role"] == "assistant"
@@ -54,10 +49,10 @@ async def test_a_message_without_reasoning_gets_none_of_another(wire: Wire) -> N
     async with in_memory(wire, wire.plan(THOUGHT), plain, wire.plan(whole(Text("done")))) as line:
         history: tuple[Message, ...] = (
             user_message("go"),
-            logged(wire, await line.ask()),
+            (await line.ask()).logged(wire),
             result("c1", "found"),
         )
-        history = (*history, logged(wire, await line.ask(messages=history)), result("c2", "too"))
+        history = (*history, (await line.ask(messages=history)).logged(wire), result("c2", "too"))
         await line.ask(messages=history)
         [first, second] = [m for m in line.sent[2].body["messages"] if m["role"] == "assistant"]
 

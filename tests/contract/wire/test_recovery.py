@@ -8,31 +8,36 @@ import pytest
 from dsh.agent.contract import AGENT_REQUEST_ERROR, RequestFailed, RetryRequest
 from dsh.session.verify.log import verify
 from dsh.testing.mock_server.part import Text, whole
-from dsh.testing.mock_server.plan import Plan
 from tests.agent.kit import ends, short
 from tests.aio import aio_in_virtual_time
+from tests.contract.wire.outcomes import failures
 from tests.contract.wire.recovery import (
     ANSWERED,
-    FINAL,
-    PASSING,
+    BY_HEADERS,
+    BY_OPTIONS,
     code_of,
     duration_s,
     expected_turns,
     looped,
     plan_of,
 )
-from tests.contract.wire.wires import Wire, over_wires
+from tests.contract.wire.wires import WIRES, Wire, over_wires
 
-FAULTS = (*PASSING, *FINAL)
+LIMIT = {"maxProviderDelayMs": 3000}
+FAULTS = [
+    pytest.param(wire, behaviour, id=f"{wire.name}-{behaviour}")
+    for wire in WIRES
+    for behaviour in failures(wire)
+    if behaviour not in BY_OPTIONS | BY_HEADERS
+]
 
 
-@over_wires
 @pytest.mark.parametrize("budget", [0, 1, 5])
-@pytest.mark.parametrize("behaviour", FAULTS)
+@pytest.mark.parametrize(("wire", "behaviour"), FAULTS)
 @aio_in_virtual_time
 async def test_a_fault_is_tried_again_as_the_policy_says(wire: Wire, behaviour: str, budget: int) -> None:
     plan = plan_of(wire, behaviour)
-    [turn] = expected_turns(wire, [behaviour] * (budget + 1 if behaviour in PASSING else 1), budget)
+    turn = next(expected_turns(wire, [behaviour] * (budget + 1), budget))
     async with looped(wire, [plan] * (budget + 1), {"maxRetries": budget}) as it:
         begun_s = asyncio.get_running_loop().time()
         await it.prompt("go")
@@ -53,8 +58,7 @@ async def test_a_fault_is_tried_again_as_the_policy_says(wire: Wire, behaviour: 
         assert verify(it.agent.session).findings == ()
 
 
-@over_wires
-@pytest.mark.parametrize("behaviour", FAULTS)
+@pytest.mark.parametrize(("wire", "behaviour"), FAULTS)
 @aio_in_virtual_time
 async def test_mode_always_goes_on_whatever_it_was_and_sends_nothing_of_it(
     wire: Wire, behaviour: str
@@ -89,27 +93,77 @@ async def test_an_answer_is_asked_for_once(wire: Wire, behaviour: str) -> None:
 
 @over_wires
 @pytest.mark.parametrize(
-    ("asked_s", "mode", "wait_ms"),
-    [(2, "normal", 2000), (3, "normal", 3000), (4, "normal", None), (4, "always", 500), (3, "always", 3000)],
+    ("limit", "asked_s", "mode", "wait_ms"),
+    [
+        ({}, 20, "normal", 20_000),
+        ({}, 300, "normal", 300_000),
+        ({}, 301, "normal", None),
+        ({}, 86_400, "normal", None),
+        ({}, 86_400, "always", 500),
+        (LIMIT, 2, "normal", 2000),
+        (LIMIT, 3, "normal", 3000),
+        (LIMIT, 4, "normal", None),
+        (LIMIT, 4, "always", 500),
+        (LIMIT, 3, "always", 3000),
+    ],
 )
 @aio_in_virtual_time
 async def test_the_servers_wait_below_at_and_above_the_limit(
-    wire: Wire, asked_s: int, mode: str, wait_ms: float | None
+    wire: Wire, limit: dict[str, Any], asked_s: int, mode: str, wait_ms: float | None
 ) -> None:
-    plan = wire.error("rate_limit")
-    refusal = Plan(status=429, headers={**plan.headers, "retry-after": str(asked_s)}, steps=plan.steps)
-    policy = {"mode": mode, "maxProviderDelayMs": 3000}
-    async with looped(wire, [refusal, wire.plan(whole(Text("yes")))], policy) as it:
+    refusal = wire.error("rate_limit", headers={"retry-after": str(asked_s)})
+    async with looped(wire, [refusal, wire.plan(whole(Text("yes")))], {"mode": mode, **limit}) as it:
         await it.prompt("go")
         [end] = ends(it.agent.session)
 
         if wait_ms is None:
-            assert "4 s" in end["error"]["message"]
-            assert end["error"]["providerRetryAfterMs"] == 4000
+            assert f"{asked_s} s" in end["error"]["message"]
+            assert end["error"]["providerRetryAfterMs"] == asked_s * 1000
+            assert len(it.sent) == 1
             return
         assert end == {"kind": "completed"}
         first, second = it.sent
         assert second.at_s - first.at_s == pytest.approx(wait_ms / 1000)
+
+
+@over_wires
+@aio_in_virtual_time
+async def test_a_retry_stays_in_its_step_and_only_its_own_chunks_are_cited(wire: Wire) -> None:
+    async with looped(wire, [plan_of(wire, "partial_eof"), plan_of(wire, "success")], {}) as it:
+        await it.prompt("go")
+
+        log = it.agent.session
+        kinds = [word for word in short(log).split() if word != "request/usage"]
+        assert " ".join(kinds).endswith(
+            "request/context request/digest chunks llm/retry llm/retry-started request/digest chunks "
+            "assistant/message step/end turn/end"
+        )
+        [retry] = [event.seq for event in log.events() if event.type == "llm/retry"]
+        [reply] = [event for event in log.events() if event.type == "assistant/message"]
+        assert reply.sources is not None
+        assert min(reply.sources) > retry
+
+
+@over_wires
+@aio_in_virtual_time
+async def test_mode_always_ends_with_a_cancellation_at_any_moment(wire: Wire) -> None:
+    """In a request, in a stream, in a wait, between them: the turn ends there and then."""
+    faults = ["stall_after_text", "server_error", "slow_success", "partial_eof", "stall", "content_filter"]
+    plans = [plan_of(wire, behaviour) for behaviour in faults if code_of(wire, behaviour)] * 30
+    policy = {"mode": "always", "backoff": {"initialDelayMs": 7000, "maxDelayMs": 7000, "jitterRatio": 0}}
+    async with looped(wire, plans, policy) as it:
+        loop = asyncio.get_running_loop()
+        for number in range(60):
+            begun_s, after_s, first = loop.time(), number * 1.37 % 70, it.agent.session.length
+            loop.call_later(after_s, lambda: it.agent.cancel({"kind": "user"}))
+            await it.prompt(f"task {number}")
+
+            assert loop.time() - begun_s == pytest.approx(after_s, abs=0.01)
+            assert ends(it.agent.session)[-1] == {"kind": "aborted", "reason": {"kind": "user"}}
+            assert it.http.open_streams == 0
+            waits, begun = it.rows("llm/retry", first), it.rows("llm/retry-started", first)
+            assert len(waits) - len(begun) in (0, 1), "at most the last wait was cut off"
+        assert verify(it.agent.session).findings == ()
 
 
 @over_wires

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from dsh.testing.mock_server.plan import Plan
+from dsh.testing.mock_server.part import FaultKind
 from tests.aio import aio
 from tests.contract.wire.wires import Wire, in_memory, over_wires
 
@@ -29,13 +29,9 @@ from tests.contract.wire.wires import Wire, in_memory, over_wires
 )
 @aio
 async def test_what_the_headers_ask_for_is_part_of_the_failure(
-    wire: Wire, kind: str, headers: dict[str, str], wait_ms: float | None
+    wire: Wire, kind: FaultKind, headers: dict[str, str], wait_ms: float | None
 ) -> None:
-    plan = wire.error(kind)  # type: ignore[arg-type]
-    kept = {name: value for name, value in plan.headers.items() if not name.startswith("retry-after")}
-    async with in_memory(
-        wire, Plan(status=plan.status, headers={**kept, **headers}, steps=plan.steps)
-    ) as line:
+    async with in_memory(wire, wire.error(kind, headers=headers)) as line:
         failure = (await line.ask()).failure
 
         assert failure.get("providerRetryAfterMs") == wait_ms
@@ -44,18 +40,15 @@ async def test_what_the_headers_ask_for_is_part_of_the_failure(
 @over_wires
 @aio
 async def test_a_date_is_a_wait_from_now(wire: Wire) -> None:
-    plan = wire.error("rate_limit")
     headers = {"retry-after": email.utils.formatdate(time.time() + 60, usegmt=True)}
-    async with in_memory(wire, Plan(status=plan.status, headers=headers, steps=plan.steps)) as line:
+    async with in_memory(wire, wire.error("rate_limit", headers=headers)) as line:
         assert 50_000 < (await line.ask()).failure["providerRetryAfterMs"] <= 60_000
 
 
 @over_wires
 @aio
 async def test_a_wait_beyond_the_limit_is_named_with_the_key_that_limits_it(wire: Wire) -> None:
-    plan = wire.error("rate_limit")
-    headers = {**plan.headers, "retry-after": "86400"}
-    async with in_memory(wire, Plan(status=plan.status, headers=headers, steps=plan.steps)) as line:
+    async with in_memory(wire, wire.error("rate_limit", headers={"retry-after": "86400"})) as line:
         message = (await line.ask()).failure["message"]
 
         assert "86400 s" in message and "maxProviderDelayMs" in message

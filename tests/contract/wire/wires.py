@@ -21,7 +21,7 @@ from dsh.llm.request import LlmCallConfig, LlmRequest
 from dsh.llm.stream import close_stream
 from dsh.session.assembler import BlockAssembler
 from dsh.session.chunk import Chunk
-from dsh.session.message import user_message
+from dsh.session.message import Message, assistant_message, user_message
 from dsh.testing.mock_server import MockModelServer
 from dsh.testing.mock_server.dialect.anthropic import ANTHROPIC
 from dsh.testing.mock_server.dialect.base import Dialect
@@ -63,9 +63,13 @@ class Wire(NamedTuple):
         """The reply as this wire's server sends it."""
         return Plan(steps=tuple(self.dialect.steps(parts, options or MockOptions())))
 
-    def error(self, kind: FaultKind, message: str = "") -> Plan:
-        """The HTTP error as this wire's server words it."""
-        return self.dialect.error(Fault(kind, message), MockOptions())
+    def error(self, kind: FaultKind, message: str = "", headers: Mapping[str, str] | None = None) -> Plan:
+        """The HTTP error as this wire's server words it; `headers` in place of what it says of a wait."""
+        plan = self.dialect.error(Fault(kind, message), MockOptions())
+        if headers is None:
+            return plan
+        kept = {name: value for name, value in plan.headers.items() if not name.startswith("retry-after")}
+        return Plan(status=plan.status, headers={**kept, **headers}, steps=plan.steps)
 
     async def mount(self, ctx: Context, base_url: str, **changes: Any) -> None:
         """Mount the row."""
@@ -110,6 +114,10 @@ class Reply:
 
     def _facts(self) -> tuple[Any, ...]:
         return self.blocks, self.finish, self.usage, self.replay_state
+
+    def logged(self, wire: Wire) -> Message:
+        """The message that the loop logs of it."""
+        return assistant_message(self.blocks, provider=wire.route, model="m", replay_state=self.replay_state)
 
     @property
     def kind(self) -> str:
