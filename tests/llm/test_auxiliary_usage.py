@@ -4,6 +4,7 @@ import random
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from dsh.llm.adapter import ModelInfo
@@ -76,6 +77,18 @@ async def test_what_was_used_until_a_listener_failed_is_paid_for() -> None:
         await ask(llm, request(), log=log)
 
     assert [event.data["costUsd"] for event in log.events()] == [4e-6]
+
+
+@aio
+async def test_a_call_that_names_no_purpose_has_one_of_its_own_in_the_log() -> None:
+    log = Session(header())
+    await ask(
+        registry(Priced(said("yes"))),
+        msgspec.structs.replace(request(), purpose=None),
+        log=log,
+        pause=Waits(),
+    )
+    assert [event.data["purpose"] for event in log.events()] == ["other"]
 
 
 @aio

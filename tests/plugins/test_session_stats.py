@@ -87,10 +87,11 @@ class Adapter(ScriptedModel):
 
 
 @aio
-async def test_the_adapter_of_the_route_knows_its_price_best() -> None:
+async def test_the_adapter_of_the_route_knows_its_price_best(caplog: pytest.LogCaptureFixture) -> None:
     ctx, log = await mounted(MemoryStore({"models": PRICED}))
     await settled(ctx.plugin(LlmRegistry, name="llm"))
     assert cost(ctx, log) == pytest.approx(2.0), "no adapter serves the route"
+    assert caplog.text == "", "which is no fault of anybody's"
 
     ctx.use(LLM).register_adapter(["acme"], Adapter(Price(input=10, output=0)))
     # half a million tokens of input

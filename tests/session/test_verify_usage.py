@@ -120,6 +120,67 @@ def test_a_row_that_says_nothing_is_a_warning(data: dict[str, Any]) -> None:
     assert found(closed(timed)) == [("warning", "USAGE_UNREADABLE")]
 
 
+def test_attempts_are_numbered_anew_in_each_step() -> None:
+    timed = one_step()
+    row(timed)
+    timed.message(usage=USED)
+    timed.end_step()
+    timed.step(2)
+    request(timed)
+    row(timed)
+    timed.message(usage=USED)
+
+    assert found(closed(timed)) == []
+
+
+def test_a_writer_without_digests_numbers_its_attempts_by_the_rows() -> None:
+    timed = Timed()
+    timed.turn(1)
+    timed.step(1)
+    row(timed)
+    row(timed, attempt=2)
+    timed.message(usage=USED)
+
+    assert found(closed(timed)) == []
+
+
+def test_the_row_of_an_attempt_that_failed_says_nothing_of_the_next_ones_reply() -> None:
+    timed = one_step()
+    row(timed)
+    timed.retry()
+    request(timed, 2)
+    timed.message(usage={"inputTokens": 1, "outputTokens": 1})
+
+    assert found(closed(timed)) == []
+
+
+def test_a_reply_that_is_written_again_has_the_usage_of_its_own_time() -> None:
+    timed = one_step()
+    timed.message(usage={"inputTokens": 1, "outputTokens": 1})
+    at = timed.log.length - 1
+    timed.end_step()
+    timed.step(2)
+    request(timed)
+    row(timed)
+    again = {"op": "replace", "start": at, "end": at}
+    shadow = {"shadowedRange": {"start": at, "end": at}, "shadowedSeqs": [at], "shadowedTokenCount": 1}
+    timed.put("compaction/prune", shadow)
+    said = {**timed.log.event(at).data, **timed.where}
+    timed.put("assistant/message", said, surface=again, sources=[at])
+    timed.message(usage=USED)
+
+    assert found(closed(timed)) == []
+
+
+def test_a_large_cost_may_be_off_by_its_share() -> None:
+    timed = one_step()
+    most = {"inputTokens": 10**15, "outputTokens": 0}
+    row(timed, usage=most, costUsd=2e9 + 1, price={"input": 2.0, "output": 8.0})
+    row(timed, usage=most, costUsd=2e9 + 10, price={"input": 2.0, "output": 8.0}, attempt=2)
+
+    assert [code for _, code in found(closed(timed))].count("USAGE_COST") == 1
+
+
 def test_a_cost_may_be_off_by_what_arithmetic_is() -> None:
     timed = one_step()
     row(timed, costUsd=220e-6 + 4e-10)

@@ -73,13 +73,13 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         )
 
     def without(self, part: "Tokens") -> "Tokens":
-        """The rest, when a part is taken away."""
+        """The rest, when a part of them is taken away."""
         return Tokens(
-            input=max(self.input - part.input, 0),
-            output=max(self.output - part.output, 0),
-            cache_read=max(self.cache_read - part.cache_read, 0),
-            cache_write=max(self.cache_write - part.cache_write, 0),
-            reasoning=max(self.reasoning - part.reasoning, 0),
+            input=self.input - part.input,
+            output=self.output - part.output,
+            cache_read=self.cache_read - part.cache_read,
+            cache_write=self.cache_write - part.cache_write,
+            reasoning=self.reasoning - part.reasoning,
         )
 
     @property

@@ -33,7 +33,7 @@ class Usages:
                 self._step = safe_int(data.get("turn")), safe_int(data.get("step"))
                 self._attempt = self._row = None
             case "step/end" | "turn/end":
-                self._step = self._row = None
+                self._step = None
             case "request/digest":
                 self._attempt, self._row = (self._attempt or 0) + 1, None
             case "assistant/message":

@@ -89,6 +89,7 @@ def test_the_line_that_is_offered_says_a_price_where_it_is_put(tmp_path: Path, r
     (home / "settings.yaml").write_text(offered.partition("say one in settings.yaml, such as ")[2] + "\n")
 
     shown = json.loads(run(log, as_json=True)[1])["stats"]
+    assert "旗舰" in offered
     # 9 x $0.3 + 2 x $1.2, per million
     assert list(shown["tokens"]) == ['acme/qwen/旗舰:8b, "free"']
     assert shown["costUsd"] == pytest.approx(5.1e-6)
@@ -259,6 +260,8 @@ def test_an_empty_session_has_figures_too(tmp_path: Path, run: Run) -> None:
 
     assert code == 0
     assert "no tokens were reported" in out
+    figures = json.loads(run(path, as_json=True)[1])["stats"]
+    assert (figures["costUsd"], figures["knownCostUsd"]) == (None, 0.0)
     assert "timeline" not in out
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsh.session.error import SessionError
@@ -193,6 +193,17 @@ def test_a_summary_counts_by_its_rows_or_by_itself() -> None:
     assert (shown["requests"], shown["tokens"][ROUTE]["input"]) == (3, 90)
 
 
+def test_a_row_stands_for_one_summary_and_no_more() -> None:
+    timed = one_step()
+    timed.put("compaction/start", {"compactionId": "k", "turn": 1})
+    row(timed, USED, purpose="compaction")
+    timed.put("compaction/summary", SUMMARY)
+    timed.put("compaction/summary", SUMMARY)
+
+    assert [each.cost_usd is None for each in found(timed)] == [False, True]
+    assert figures(timed)["tokens"][ROUTE]["input"] == 60
+
+
 def test_rows_of_a_compaction_that_failed_do_not_hide_the_next_summary() -> None:
     timed = one_step()
     timed.put("compaction/start", {"compactionId": "k", "turn": 1})
@@ -225,6 +236,13 @@ def test_what_the_log_says_stays_whatever_tokens_cost_now() -> None:
     assert figures(timed)["costUsd"] == figures(timed, Price(input=99, output=99))["costUsd"]
 
 
+def test_a_logged_cost_needs_no_price_whatever_the_tokens_are() -> None:
+    timed = one_step()
+    row(timed, {**USED, "cacheWriteTokens": 5, "reasoningTokens": 7})
+
+    assert figures(timed)["costUsd"] is not None
+
+
 def test_what_the_log_has_no_cost_of_is_priced_now_and_unknown_without_a_price() -> None:
     timed = one_step()
     row(timed, USED)
@@ -245,8 +263,20 @@ LONG = Price(input=1, output=2, long=LongRates(above_input_tokens=100, input=10,
 
 def test_a_request_with_long_input_costs_more_as_a_whole() -> None:
     assert Tokens(input=60, cache_read=40, output=1).cost_usd(LONG) == pytest.approx((60 + 40 + 2) / 1e6)
+    assert Tokens(input=60, cache_read=20, cache_write=20).cost_usd(LONG) == pytest.approx(100 / 1e6)
+    # 61 x $10 + 40 x $10, which has no price of its own
+    assert Tokens(input=61, cache_write=40).cost_usd(LONG) == pytest.approx(1010 / 1e6)
     # 61 x $10 + 40 x $5 + 1 x $20
     assert Tokens(input=61, cache_read=40, output=1).cost_usd(LONG) == pytest.approx((610 + 200 + 20) / 1e6)
+
+
+def test_cached_input_costs_what_other_input_costs_unless_it_is_said() -> None:
+    """Also where the input is long: by the rates of long input then."""
+    price = Price(input=1, output=0, long=LongRates(above_input_tokens=9, input=10, output=0))
+    assert Tokens(cache_read=5, cache_write=4).cost_usd(price) == pytest.approx(9 / 1e6)
+    assert Tokens(cache_read=5, cache_write=5).cost_usd(price) == pytest.approx(100 / 1e6)
+    said = Price(input=1, output=0, cache_read=0, cache_write=3)
+    assert Tokens(cache_read=5, cache_write=4).cost_usd(said) == pytest.approx(12 / 1e6)
 
 
 def test_a_sum_of_requests_has_a_cost_by_a_price_that_depends_on_length_only_if_all_are_short() -> None:
@@ -296,6 +326,7 @@ ANY_EVENTS = st.lists(
             ("llm/retry", {}),
             ("request/header", {"header": {"config": {"provider": "p", "model": "m"}}}),
             ("request/header", {"header": {"config": {"provider": "p", "model": "n"}}}),
+            ("request/header", {}),
             ("assistant/chunk", used(inputTokens=1)),
             ("assistant/chunk", used()),
             ("assistant/chunk", {"chunk": {"type": "usage", "usage": 7}}),
@@ -317,6 +348,7 @@ ANY_EVENTS = st.lists(
 )
 
 
+@settings(max_examples=400)
 @given(ANY_EVENTS)
 def test_requests_add_up_to_the_figures_in_any_order_of_events(said: list[tuple[str, Any]]) -> None:
     events = [SessionEvent(kind, seq, 0, data, None, None) for seq, (kind, data) in enumerate(said)]
