@@ -468,3 +468,59 @@ def test_an_error_event_fails_by_its_type(name: bytes, kind: Any, message: str, 
 
     assert caught.value.code == expected
     assert not any(isinstance(chunk, Finish) for chunk in out)
+
+
+# -- any order -------------------------------------------------------------------------------------
+
+
+@st.composite
+def wire_blocks(draw: st.DrawFn, index: int) -> tuple[list[dict[str, Any]], dict[str, Any] | None, Any]:
+    """The events of one block in their order, the block that comes of them or None, and its entry."""
+    kind = draw(st.sampled_from(["text", "thinking", "silent", "redacted", "tool", "server"]))
+    pieces = draw(st.lists(st.sampled_from(["a", "b", "", "é"]), max_size=3))
+    said = "".join(pieces)
+    if kind == "text":
+        deltas = [adds(index, "text_delta", text=piece) for piece in pieces]
+        made = [begins(index, "text", text=""), *deltas, ends(index)]
+        return made, {"type": "text", "text": said} if said else None, None
+    if kind in ("thinking", "silent"):
+        signed = {"type": "thinking", "signature": f"sig{index}"}
+        made = thinks(index, said if kind == "thinking" else "", f"sig{index}")
+        return made, {"type": "reasoning", "text": said if kind == "thinking" else ""}, signed
+    if kind == "redacted":
+        entry = {"type": "redacted_thinking", "data": f"data{index}"}
+        made = [begins(index, "redacted_thinking", data=entry["data"]), ends(index)]
+        return made, {"type": "reasoning", "text": ""}, entry
+    start = begins(
+        index, "tool_use" if kind == "tool" else "server_tool_use", id=f"t{index}", name="n", input={}
+    )
+    deltas = [adds(index, "input_json_delta", partial_json=piece) for piece in pieces]
+    call = {"type": "tool-call", "id": f"t{index}", "name": "n", "arguments": said or "{}"}
+    return [start, *deltas, ends(index)], call if kind == "tool" else None, None
+
+
+@st.composite
+def mixed(draw: st.DrawFn) -> tuple[list[dict[str, Any]], list[Any]]:
+    """Blocks whose events come in any order that keeps each block's own; and what they come to."""
+    count = draw(st.integers(1, 5))
+    drawn = [draw(wire_blocks(index)) for index in range(count)]
+    waiting = [list(events_) for events_, _, _ in drawn]
+    out: list[dict[str, Any]] = []
+    while any(waiting):
+        chosen = draw(st.sampled_from([at for at, rest in enumerate(waiting) if rest]))
+        out.append(waiting[chosen].pop(0))
+    return out, [(block, entry) for _, block, entry in drawn if block is not None]
+
+
+@given(mixed())
+def test_blocks_come_whole_and_with_their_signatures_in_whatever_order(given_: Any) -> None:
+    sent, expected = given_
+    last = says(9, "end")  # so that thinking which nobody was shown stands before something
+    found = assembled(events(START, *sent, *last, stopped()))
+    state = found.replay_state
+    entries = [None] * len(found.blocks()) if state is None else list(state["blocks"])
+
+    got = list(zip(found.blocks(), entries, strict=True))
+    assert got[-1] == ({"type": "text", "text": "end"}, None)
+    order = repr
+    assert sorted(got[:-1], key=order) == sorted(expected, key=order)

@@ -24,6 +24,12 @@ LISTS: list[tuple[Any, list[ServedModel]]] = [
     ),
     ([{"id": "m"}, "n"], [ServedModel("m"), ServedModel("n")]),
     ({"data": [{"id": "m"}, {"id": "m", "name": "again"}, {"id": " "}, {}, None, 5]}, [ServedModel("m")]),
+    (
+        {
+            "data": [{"type": "model", "id": "m", "display_name": "M", "max_input_tokens": 200_000}]
+        },  # Anthropic
+        [ServedModel("m", "M", 200_000)],
+    ),
     ({"data": [{"id": "m", "context_length": True, "name": 5}]}, [ServedModel("m")]),
     ({"data": [{"id": "m", "context_length": -1}]}, [ServedModel("m")]),
     ({"data": [{"id": "m", "context_length": 0, "context_window": 7}]}, [ServedModel("m", None, 7)]),

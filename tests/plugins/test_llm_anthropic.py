@@ -22,6 +22,8 @@ from dsh.llm.memo import Memo
 from dsh.llm.registry import LLM, LlmRegistry
 from dsh.llm.request import LlmCallConfig, LlmRequest
 from dsh.llm.transport.credential import ContextKeys
+from dsh.llm.transport.discovery import Discovery, ServedModel
+from dsh.llm.transport.endpoint import Endpoint
 from dsh.plugins import llm, llm_anthropic
 from dsh.plugins.llm_anthropic import Config
 from dsh.session.assembler import BlockAssembler
@@ -391,9 +393,30 @@ async def test_the_servers_models_are_listed_for_who_asks() -> None:
             found = await run.llm.discover_models("llm-anthropic", "anthropic")
         assert [info.id for info in found] == ["a", "b"]
         assert server.listings == 1
+        mounting, store = provide(run.ctx)
+        await mounting
+        more = {"providers": {"anthropic": {"headers": {"x-team": "another"}}}}
+        await edit(run.ctx, store, "llm-anthropic", more)
+        await run.llm.discover_models("llm-anthropic", "anthropic")
+        assert server.listings == 2, "whoever asks as another is told anew"
         [entry] = run.llm.list_configurable_providers()
         assert (entry.provider, entry.display_name) == ("anthropic", "Anthropic")
         assert entry.settings_path == ("providers", "anthropic")
+
+
+@aio
+async def test_the_whole_list_is_asked_for_not_the_first_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    async def ask(_: Discovery, endpoint: Endpoint) -> tuple[ServedModel, ...]:
+        asked.append(endpoint.url)
+        return ()
+
+    monkeypatch.setattr(Discovery, "_ask", ask)
+    made = {"apiKeyEnv": "K", "baseURL": "https://h.example/v1?team=a"}
+    async with line(anthropic=made) as run:
+        await run.llm.discover_models("llm-anthropic", "anthropic")
+    assert asked == ["https://h.example/v1/models?team=a&limit=1000"]
 
 
 # -- configuration ---------------------------------------------------------------------------------

@@ -33,13 +33,6 @@ USER_AGENT = f"dsh/{__version__}"
 _NO_KEY = ProviderKey("", "no key")
 
 
-class _Asked:
-    """A route whose server was asked for its models: with it the list is forgotten."""
-
-    def __init__(self, route: AnthropicRoute) -> None:
-        self.route = route
-
-
 class AnthropicAdapter(LlmAdapter):
     """Serves the routes of one row. State: their current settings, and what their servers list."""
 
@@ -56,7 +49,6 @@ class AnthropicAdapter(LlmAdapter):
         self._keys = keys
         self._catalogue = catalogue
         self._discovery: Discovery | None = None
-        self._asked: dict[str, _Asked] = {}
 
     def provider_info(self, provider: str) -> ProviderInfo:
         return ProviderInfo(provider, self._route(provider).shown_name(provider))
@@ -92,15 +84,12 @@ class AnthropicAdapter(LlmAdapter):
             LlmError: it lists none, or does not answer.
         """
         route = self._route(provider)
-        endpoint = self._endpoint(route, provider, "models", "application/json")
+        endpoint = self._endpoint(route, provider, "models", "application/json", query="limit=1000")
         if self._discovery is None:
             from dsh.llm.transport.discovery import Discovery
 
             self._discovery = Discovery(self._http)
-        asked = self._asked.get(provider)
-        if asked is None or asked.route != route:
-            asked = self._asked[provider] = _Asked(route)
-        served = await self._discovery.of(asked, endpoint)
+        served = await self._discovery.of(endpoint)
         return tuple(self._info(route, provider, model.id, model.facts()) for model in served)
 
     async def _stream(self, route: AnthropicRoute, request: LlmRequest) -> AsyncIterator[Chunk]:
@@ -131,7 +120,9 @@ class AnthropicAdapter(LlmAdapter):
         finally:
             await close_stream(chunks)
 
-    def _endpoint(self, route: AnthropicRoute, provider: str, path: str, accept: str) -> Endpoint:
+    def _endpoint(
+        self, route: AnthropicRoute, provider: str, path: str, accept: str, *, query: str = ""
+    ) -> Endpoint:
         base_url, name = self.base_url(route, provider), route.shown_name(provider)
         key = _NO_KEY if route.keyless else find_key(self._keys, route.api_key_env or "", name)
         headers = {header.lower(): value for header, value in route.headers.items()}
@@ -140,7 +131,7 @@ class AnthropicAdapter(LlmAdapter):
             headers[route.key_header] = f"Bearer {key.value}" if is_bearer else key.value
         policy = route.policy
         return Endpoint(
-            url=joined(base_url, path if _ends_with_version(base_url) else f"v1/{path}"),
+            url=joined(base_url, path if _ends_with_version(base_url) else f"v1/{path}", query),
             headers={
                 **headers,
                 "anthropic-version": API_VERSION,

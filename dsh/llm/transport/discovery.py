@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Mapping
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -20,7 +19,7 @@ KEPT_S = 300.0
 """How long a list is taken as still true."""
 
 _IDS = ("id", "model", "name", "key")
-_WINDOWS = ("context_length", "max_model_len", "context_window", "max_context_length")
+_WINDOWS = ("context_length", "max_model_len", "context_window", "max_context_length", "max_input_tokens")
 
 
 class ServedModel(msgspec.Struct, frozen=True):
@@ -36,28 +35,25 @@ class ServedModel(msgspec.Struct, frozen=True):
 
 
 class Discovery:
-    """Asks servers for their models. State: the lists of a while ago, by what they were asked for."""
+    """Asks servers for their models. State: the lists of a while ago, by whom was asked as whom."""
 
     def __init__(self, http: HttpClient) -> None:
         self._http = http
-        self._kept: WeakKeyDictionary[Any, tuple[float, tuple[ServedModel, ...]]] = WeakKeyDictionary()
+        self._kept: dict[Any, tuple[float, tuple[ServedModel, ...]]] = {}
 
-    async def of(self, owner: object, endpoint: Endpoint) -> tuple[ServedModel, ...]:
-        """The models that an endpoint lists, as it orders them.
-
-        Args:
-            owner: whose list it is; with it the list is forgotten.
+    async def of(self, endpoint: Endpoint) -> tuple[ServedModel, ...]:
+        """The models that an endpoint lists to whom these headers name, as it orders them.
 
         Raises:
             LlmError: `NO_MODEL_LIST`, it gave none within the bounds. The message holds no key.
         """
         now = asyncio.get_running_loop().time()
-        kept = self._kept.get(owner)
-        if kept is not None and now - kept[0] < KEPT_S:
-            return kept[1]
-        models = await self._ask(endpoint)
-        self._kept[owner] = (now, models)
-        return models
+        self._kept = {asked: kept for asked, kept in self._kept.items() if now - kept[0] < KEPT_S}
+        asked = (endpoint.url, frozenset(endpoint.headers.items()))
+        if asked not in self._kept:
+            models = await self._ask(endpoint)
+            self._kept[asked] = (now, models)
+        return self._kept[asked][1]
 
     async def _ask(self, endpoint: Endpoint) -> tuple[ServedModel, ...]:
         where = endpoint.shown_url

@@ -50,7 +50,8 @@ def base_url_problem(url: str) -> str | None:
     return "holds a fragment (#…)" if parts.fragment else None
 
 
-def joined(base_url: str, path: str) -> str:
-    """The URL of an endpoint below a base; a query of the base stays at the end."""
+def joined(base_url: str, path: str, query: str = "") -> str:
+    """The URL of an endpoint below a base; a query of the base stays, before that of the endpoint."""
     parts = urlsplit(base_url)
-    return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{path}"))
+    both = "&".join(filter(None, (parts.query, query)))
+    return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{path}", query=both))
