@@ -322,10 +322,50 @@ def test_a_summary_is_a_call_at_its_place_rebuilt_from_its_blocks() -> None:
     assert (made.seq, made.purpose, first.purpose, last.purpose) == (2, "compaction", "turn", "turn")
 
 
-def test_a_summary_that_no_model_wrote_is_no_call() -> None:
-    events = [row(0, "compaction/summary", compactionId="x", summary=[], provider="p", model="m")]
+@pytest.mark.parametrize("given", [{}, {"rawOutput": []}, {"llmStreamCall": True}])
+def test_a_summary_that_no_model_wrote_is_no_call(given: dict[str, Any]) -> None:
+    events = [row(0, "compaction/summary", compactionId="x", summary=[], provider="p", model="m", **given)]
 
     assert recorded_calls(events) == []
+
+
+def test_a_summary_that_failed_before_a_reply_was_cut_off_failed() -> None:
+    events = [
+        row(0, "compaction/start", compactionId="x", turn=1),
+        row(1, "compaction/end", compactionId="x", turn=1, error="no summary came"),
+        chunk(2, START),
+        row(3, "turn/end", turn=1, reason={"kind": "aborted"}),
+    ]
+
+    for rows, cut in ((events, "cancelled"), (events[:3], "crashed")):
+        summary, reply = recorded_calls(rows)
+        assert isinstance(summary.entry, Throw)
+        assert (reply.entry, reply.cut) == (Hang((START,)), cut)
+
+
+def test_a_summary_that_was_cut_off_stays_a_call_where_requests_are_logged() -> None:
+    events = [
+        row(0, "step/start", turn=1, step=1),
+        row(1, "request/digest", turn=1, step=1),
+        chunk(2, STOP),
+        row(3, "compaction/start", compactionId="x", turn=2),
+        row(4, "turn/end", turn=2, reason={"kind": "aborted"}),
+    ]
+
+    assert [(call.purpose, call.cut) for call in recorded_calls(events)] == [
+        ("turn", None),
+        ("compaction", "cancelled"),
+    ]
+
+
+def test_a_turn_without_a_step_has_no_call() -> None:
+    events = [
+        row(0, "step/start", turn=1, step=1),
+        row(1, "turn/end", turn=1, reason={"kind": "aborted"}),
+        row(2, "turn/end", turn=2, reason={"kind": "aborted"}),
+    ]
+
+    assert [(call.turn, call.attempt) for call in recorded_calls(events)] == [(1, 1)]
 
 
 def test_a_compaction_that_failed_fails_again_where_it_is_asked_for() -> None:

@@ -59,6 +59,9 @@ def test_what_may_not_have_been_called_and_titles_are_not_counted() -> None:
     made = overridden([title, perhaps, A], {"patches": [{"at": 0, "entry": CHUNKS}]})
     assert made[:2] == [title, perhaps]
     assert made[2].entry == STOPPED
+    with pytest.raises(ScriptError) as caught:
+        check_whole([title, perhaps, A, B])
+    assert caught.value.hint == "give an override for call 1"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from dsh.llm.failure import LlmError, LlmFailure
 from dsh.llm.script.call import Call
 from dsh.llm.script.entry import PARTIAL, Chunks, Hang, Throw, play
 from dsh.llm.script.error import ScriptError
-from dsh.llm.script.player import Script, ScriptAdapter, finished
+from dsh.llm.script.player import Script, ScriptAdapter, Scripts, finished
 from dsh.llm.script.recording import Recording, scripts_of
 from dsh.llm.stream import close_stream
 from dsh.session.chunk import BlockEnd, BlockStart, Chunk, Finish, TextDelta
@@ -83,6 +83,16 @@ async def test_a_call_for_another_purpose_than_recorded_fails() -> None:
 
 
 @aio
+async def test_a_call_that_has_to_come_first_is_not_passed_over() -> None:
+    calls = [Call(entry=reply("gist"), purpose="compaction"), Call(entry=reply("a"), purpose="turn")]
+    adapter = adapter_of(Script(calls))
+
+    async with refused("SCRIPT_EXHAUSTED"):
+        await said(adapter)
+    assert [await said(adapter, purpose="compaction"), await said(adapter)] == ["gist", "a"]
+
+
+@aio
 async def test_what_need_not_be_called_is_passed_over() -> None:
     failed = Throw((), LlmFailure("no summary", "NOT_RECORDED"))
     calls = [
@@ -107,9 +117,10 @@ async def test_titles_have_an_order_of_their_own() -> None:
     adapter = adapter_of(Script(calls))
 
     assert await said(adapter, purpose="session-title") == "Title"
-    assert [await said(adapter), await said(adapter)] == ["a", "b"]
-    async with refused("SCRIPT_EXHAUSTED"):
+    async with refused("SCRIPT_EXHAUSTED") as caught:
         await said(adapter, purpose="session-title")
+    assert "asked for a title, but the script holds no more than 1" in str(caught[0])
+    assert [await said(adapter), await said(adapter)] == ["a", "b"]
 
 
 @aio
@@ -155,13 +166,14 @@ async def test_a_file_that_cannot_tell_of_a_hang_is_named(tmp_path: Path, name: 
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])
+@pytest.mark.parametrize("entry", [reply("x"), Throw(PARTIAL, LlmFailure("no", "X"))])
 @aio
-async def test_a_cancel_is_seen_between_chunks(at: int) -> None:
+async def test_a_cancel_is_seen_between_chunks_and_before_a_throw(entry: Chunks | Throw, at: int) -> None:
     signal, got = CancelToken(), []
     async with refused("ABORTED"):
         if at == 0:
             signal.cancel("now")
-        async for chunk in play(reply("x"), signal):
+        async for chunk in play(entry, signal):
             got.append(chunk)
             if len(got) == at:
                 signal.cancel("now")
@@ -253,6 +265,8 @@ async def test_a_model_is_known_as_it_was_at_the_next_call() -> None:
     assert adapter.resolve_model("p", "other") == ModelInfo(provider="p", id="other", name="other")
     assert [model.id for model in adapter.list_models("p")] == ["m"]
     assert adapter.list_models("q") == ()
+    several = ScriptAdapter(Scripts([Script([Call(entry=reply("a"), model=info(1))]), Script([])]), [info(2)])
+    assert several.resolve_model("p", "m").default_max_tokens == 2  # nobody knows whose call is prepared
     assert (adapter.provider_info("p").display_name, adapter.provider_info("q").display_name) == (
         "Shown",
         "q",

@@ -103,11 +103,13 @@ async def test_an_error_comes_after_what_was_said_and_leaves_the_last_block_open
     error = {"code": "RATE_LIMIT", "message": "slow", "status": 429, "retryAfterMs": 5, "requestId": "r"}
     got: list[Chunk] = []
     async with refused("RATE_LIMIT") as caught:
-        async for chunk in model({"reasoning": "hm", "text": "par", "error": error}).stream(request()):
+        reply = {"reasoning": "hm", "text": "par", "error": error, "usage": {"inputTokens": 1}}
+        async for chunk in model(reply).stream(request()):
             got.append(chunk)
 
     assert caught[0].failure == LlmFailure("slow", "RATE_LIMIT", 429, 5, "r")
-    assert got[-2:] == [BlockStart(1, "text"), TextDelta(1, "par")]
+    usage = UsageChunk({"inputTokens": 1, "outputTokens": 0})
+    assert got[-3:] == [BlockStart(1, "text"), TextDelta(1, "par"), usage]
     assert isinstance(got[2], BlockEnd)
 
 

@@ -37,6 +37,11 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     """The adapter refused it before there was a request: the log holds the failure alone, as the end of the
     turn."""
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether an override counts it: it was surely made, and titles have an order of their own."""
+        return self.is_needed and self.purpose != "session-title"
+
 
 _PLAYABLE: tuple[Cut, ...] = ("cancelled",)
 
@@ -50,12 +55,12 @@ def check_whole(calls: Sequence[Call], *, allowed: Collection[Cut] = _PLAYABLE) 
     Raises:
         ScriptError: `SCRIPT_UNFINISHED_CALL`.
     """
-    for number, call in enumerate(calls):
+    for at, call in enumerate(calls):
         if call.cut is not None and call.cut not in allowed:
             why = "the process died" if call.cut == "crashed" else "nobody cancelled it: the stream raised"
             raise ScriptError(
                 UNFINISHED_CALL,
                 f"the model's reply at seq {call.seq} (turn {call.turn}, step {call.step}) has no finish, "
                 f"and {why}",
-                hint=f"give an override for call {number}",
+                hint=f"give an override for call {sum(one.is_counted for one in calls[:at])}",
             )

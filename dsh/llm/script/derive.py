@@ -79,7 +79,7 @@ class _Walk:
         self._summaries: dict[str, int] = {}
         """Compactions under way without a summary: the seq of their start by id."""
         self._failed_summary: Call | None = None
-        """The last call for a summary that did not come about."""
+        """The call for a summary that did not come about, while nothing was asked since."""
         self._titles: list[SessionEvent] = []
         """Title requests without an answer yet."""
         self._title_usage: Mapping[str, Any] | None = None
@@ -125,6 +125,7 @@ class _Walk:
             self._add(Chunks(tuple(self._chunks)))
 
     def _open(self, seq: int) -> None:
+        self._failed_summary = None
         if self._first is None:
             self._attempt += 1
         self._first = seq
@@ -219,7 +220,7 @@ class _Walk:
         self._put(Call(entry=entry, seq=request.seq, purpose="session-title", model=model))
 
     def end(self) -> list[Call]:
-        if self._summaries or self._first is not None:
+        if self._summaries:
             self._summary_cut("crashed")
         if self._first is not None:
             self._add(Hang(tuple(self._chunks)), "crashed")

@@ -88,9 +88,8 @@ def overridden(calls: Sequence[Call], document: object) -> list[Call]:
 
 
 def _patched(calls: Sequence[Call], patches: Sequence[tuple[int, ScriptEntry]]) -> list[Call]:
-    """The calls that were surely made are counted; titles have an order of their own and are not."""
     out = list(calls)
-    counted = [i for i, call in enumerate(calls) if call.is_needed and call.purpose != "session-title"]
+    counted = [i for i, call in enumerate(calls) if call.is_counted]
     places = [at for at, _ in patches]
     if len(set(places)) < len(places):
         raise ValueError(f"patches: `at` {_repeated(places)} stands twice")
