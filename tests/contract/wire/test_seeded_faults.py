@@ -1,22 +1,15 @@
 """Hundreds of faults in one session and in many: each turn ends as the policy says, after its waits."""
 
 import random
-from itertools import pairwise
 
 import pytest
 
-from dsh.kernel import CancelToken
-from dsh.llm.auxiliary import ask
-from dsh.llm.failure import LlmError
-from dsh.llm.request import LlmCallConfig, LlmRequest, Purpose
-from dsh.session.message import user_message
 from dsh.session.verify.log import verify
 from tests.agent.kit import ends
 from tests.aio import aio_in_virtual_time
 from tests.contract.wire.recovery import (
     ANSWERED,
     FINAL,
-    IDLE_MS,
     PASSING,
     Expected,
     Loop,
@@ -25,7 +18,7 @@ from tests.contract.wire.recovery import (
     looped,
     plan_of,
 )
-from tests.contract.wire.wires import Wire, in_memory, over_wires
+from tests.contract.wire.wires import Wire, over_wires
 
 JITTER = 0.1
 
@@ -93,36 +86,3 @@ async def test_many_sessions_of_a_few_faults_each_do_so_too(wire: Wire, budget: 
         async with looped(wire, [plan_of(wire, behaviour) for behaviour in script], policy) as it:
             for number, turn in enumerate(turns, 1):
                 await check_turn(it, turn, number)
-
-
-@over_wires
-@pytest.mark.parametrize("purpose", ["compaction", "session-title"])
-@aio_in_virtual_time
-async def test_calls_beside_the_turns_follow_the_same_policy_without_a_word_in_the_log(
-    wire: Wire, purpose: Purpose
-) -> None:
-    budget = 3
-    script = [behaviour for behaviour in script_of(7, 400) if behaviour != "tool_call_success"]
-    turns = list(expected_turns(wire, script, budget))
-    policy = {"maxRetries": budget, "backoff": {"jitterRatio": 0}}
-    plans = [plan_of(wire, behaviour) for behaviour in script]
-    async with in_memory(wire, *plans, retryPolicy=policy, streamIdleTimeoutMs=IDLE_MS) as line:
-        for turn in turns:
-            first = len(line.sent)
-            request = LlmRequest(
-                config=LlmCallConfig(wire.route, "m"),
-                messages=(user_message("sum it up"),),
-                purpose=purpose,
-                signal=CancelToken(),
-            )
-            code = ""
-            try:
-                await ask(line.llm, request)
-            except LlmError as error:
-                code = error.code
-
-            assert (code, len(line.sent) - first) == (turn.code, len(turn.behaviours)), turn
-            times = [sent.at_s for sent in line.sent[first:]]
-            waited = [after - before for before, after in pairwise(times)]
-            for wait_s, (_, _, wait_ms) in zip(waited, turn.retries, strict=True):
-                assert wait_s >= wait_ms / 1000 - 1e-6
