@@ -1,9 +1,14 @@
 """The text of a reply that the model broke off: kept as an interrupted message where that is asked for."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dsh.agent.contract import AgentOptions, ResumeAgent
+from dsh.agent.registry import AGENTS
+from dsh.capabilities.compaction import COMPACTION
+from dsh.plugins import compaction_basic, session_checkpoint_policy, session_persistence_jsonl, token_meter
 from dsh.session.chunk import (
     BlockEnd,
     BlockStart,
@@ -58,6 +63,45 @@ async def test_what_can_be_read_of_a_refused_reply_is_kept_and_marked(code: str)
 
         await it.prompt(agent, "and now?")
         assert texts_of(it.model.requests[-1])[-2:] == ["assistant: hm | a page of it", "user: and now?"]
+
+
+@aio
+async def test_what_was_kept_is_there_when_the_session_is_resumed_and_forked(tmp_path: Path) -> None:
+    rows: list[Any] = [
+        (session_persistence_jsonl, {"root": str(tmp_path / "sessions")}),
+        (session_checkpoint_policy, {}),
+    ]
+    said = ["user: tell me", "assistant: hm | a page of it", "user: and now?"]
+    async with loop(broken("REFUSAL"), config=KEEP, rows=rows) as it:
+        await it.prompt((await it.create(session_id="s", cwd=str(tmp_path))).agent, "tell me")
+    async with loop(text("better"), config=KEEP, rows=rows) as it:
+        options = AgentOptions(provider="p", model="m")
+        agent = (await it.ctx.use(AGENTS).resume(ResumeAgent(session_id="s", options=options))).agent
+        await it.prompt(agent, "and now?")
+        child, _ = it.sessions.fork(agent.session)
+
+        assert texts_of(it.model.requests[0])[-3:] == said
+        assert child.derive_messages() == agent.session.derive_messages()
+        assert [row["interrupted"] for row in data_of(child, "assistant/message")[:1]] == [True]
+        assert verify(agent.session).findings == verify(child).findings == ()
+
+
+@aio
+async def test_what_was_kept_is_summarised_like_any_other_reply() -> None:
+    rows: list[Any] = [(token_meter, {}), (compaction_basic, {"auto": False})]
+    page = "a page of it " * 200
+    replies = [broken("REFUSAL", words=page), text("better"), text("the gist"), text("on")]
+    async with loop(*replies, config=KEEP, rows=rows) as it:
+        agent = await it.agent()
+        await it.prompt(agent, "tell me")
+        await it.prompt(agent, "and now?")
+        done = await it.ctx.use(COMPACTION).compact_now(agent)
+        await it.prompt(agent, "go on")
+
+        assert done is not None and done.shadowed == 3
+        assert f"assistant: hm | {page}" in texts_of(it.model.requests[2]), "the summary is of it too"
+        assert page not in repr(it.model.requests[3].messages)
+        assert verify(agent.session).findings == ()
 
 
 @aio
