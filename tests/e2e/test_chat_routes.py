@@ -1,87 +1,16 @@
 """Both chat-completions routes through the whole program: what a server sees, what is left in the log."""
 
 import json
-from collections.abc import Iterator
-from contextlib import ExitStack
-from typing import Any, NamedTuple
 
 import pytest
 
-from dsh.testing.mock_server import MockModelServer
 from dsh.testing.mock_server.strict.rules import Rules
-from dsh.testing.workspace import Finished, Workspace, log_rows
+from tests.e2e.chat_route import KEY, It, delta, event, it
 from tests.e2e.provider import is_for_summary
 from tests.e2e.reply import Reply, text
 from tests.e2e.test_kill import RESUMER
 
-KEY = "sk-end-to-end-key"
-POLICY = "{maxRetries: 2, backoff: {initialDelayMs: 1, maxDelayMs: 1}}"
-WINDOW = 20_000
-PRUNING = "- {id: tool-result-pruner, config: {thresholdChars: 3000, headChars: 1000, tailChars: 500}}"
-
-
-class Route(NamedTuple):
-    """A route, and the patch that sends a run to it."""
-
-    name: str
-    model: str
-    dialect: Any
-    variables: dict[str, str]
-    patch: str
-
-    def settings(self, **more: Any) -> str:
-        """The patch with more keys for the route."""
-        said = {"models": [{"id": self.model, "contextWindow": WINDOW, "maxTokens": 4000}], **more}
-        return self.patch.replace("MORE", json.dumps(said)[1:-1].replace('"', ""))
-
-
-ROUTES = [
-    Route(
-        "deepseek-official",
-        "deepseek-v4-flash",
-        "deepseek",
-        {"DEEPSEEK_BASE_URL": "URL", "DEEPSEEK_API_KEY": KEY},
-        f"- {{id: llm-deepseek, merge: {{retryPolicy: {POLICY}, MORE}}}}",
-    ),
-    Route(
-        "openai-compatible",
-        "gpt-x",
-        "openai",
-        {"OPENAI_BASE_URL": "URL", "OPENAI_API_KEY": KEY},
-        "- {id: agent-default-model, merge: {provider: openai-compatible, model: gpt-x}}\n"
-        f"- {{id: llm-openai, merge: {{providers: {{openai-compatible: {{retryPolicy: {POLICY}, MORE}}}}}}}}",
-    ),
-]
-
-
-class It:
-    """Runs on one route, against servers of the test's own."""
-
-    def __init__(self, space: Workspace, route: Route, stack: ExitStack) -> None:
-        self.space, self.route, self._stack = space, route, stack
-
-    def serve(self, *script: Reply | str, **options: Any) -> MockModelServer:
-        """A server that the next runs ask."""
-        made = MockModelServer(list(script), dialect=self.route.dialect, **options)
-        server = self._stack.enter_context(made.in_thread())
-        for name, value in self.route.variables.items():
-            self.space.env[name] = server.base_url if value == "URL" else value
-        return server
-
-    def run(self, *more: str, **settings: Any) -> Finished:
-        patches = [self.route.settings(**settings), PRUNING, *more]
-        self.space.write("route.yml", "\n".join(patches))
-        return self.space.run("run", "--patch", "route.yml", "DO THE TASK")
-
-    def rows(self) -> list[dict[str, Any]]:
-        [path] = self.space.logs()
-        return log_rows(path)
-
-
-@pytest.fixture(params=ROUTES, ids=lambda route: route.name)
-def it(request: pytest.FixtureRequest, space: Workspace) -> Iterator[It]:
-    with ExitStack() as stack:
-        yield It(space, request.param, stack)
+__all__ = ["it"]
 
 
 def thinks(number: int, *thought: str, tokens: int = 3000) -> Reply:
@@ -133,37 +62,20 @@ def test_reasoning_goes_back_verbatim_in_later_turns_after_a_summary_and_when_th
             assert message["reasoning_content"] == f"thought {number}"
 
 
-def test_usage_is_logged_once_with_disjoint_tokens(it: It) -> None:
-    usage = {
-        "prompt_tokens": 100,
-        "completion_tokens": 50,
-        "prompt_cache_hit_tokens": 80,
-        "prompt_cache_miss_tokens": 20,
-        "prompt_tokens_details": {"cached_tokens": 80},
-        "completion_tokens_details": {"reasoning_tokens": 30},
-    }
-    it.serve(text("ok", usage=usage))
-    assert it.run().stdout == "ok\n"
-    chunks = [row["data"]["chunk"] for row in it.rows()[1:] if row["type"] == "assistant/chunk"]
-    told = [chunk["usage"] for chunk in chunks if chunk["type"] == "usage"]
-    assert told == [
-        {"inputTokens": 20, "outputTokens": 50, "cacheReadTokens": 80, "reasoningTokens": 30},
-    ]
-
-
 ERROR = {"error": {"message": "Rate limit reached", "type": "rate_limit_error", "code": "429"}}
-HALF = 'data: {"choices":[{"index":0,"delta":{"content":"half"}}]}\n\n'
+FAILED = event(**ERROR)
+HALF = delta(content="half")
 
 
 @pytest.mark.parametrize(
     ("raw", "code", "says"),
     [
-        ([HALF, f"data: {json.dumps(ERROR)}\n\n"], "RATE_LIMIT", "Rate limit reached"),
-        ([f"data: {json.dumps(ERROR)}\n\n"], "RATE_LIMIT", "Rate limit reached"),
-        ([f"data: {json.dumps({'choices': [], **ERROR})}\n\n"], "RATE_LIMIT", "Rate limit reached"),
+        ([HALF, FAILED], "RATE_LIMIT", "Rate limit reached"),
+        ([FAILED], "RATE_LIMIT", "Rate limit reached"),
+        ([event(choices=[], **ERROR)], "RATE_LIMIT", "Rate limit reached"),
         ([HALF, "event: error\ndata: overloaded\n\n"], "SERVER", "overloaded"),
         ([json.dumps(ERROR)], "RATE_LIMIT", "Rate limit reached"),
-        ([HALF, f"data: {json.dumps(ERROR)}\n\n", "data: [DONE]\n\n"], "RATE_LIMIT", "Rate limit reached"),
+        ([HALF, FAILED, "data: [DONE]\n\n"], "RATE_LIMIT", "Rate limit reached"),
     ],
 )
 def test_an_error_inside_a_stream_is_tried_again_and_never_an_answer(
