@@ -50,6 +50,8 @@ def test_patches_exchange_calls_and_append_one() -> None:
     assert (made[1].entry, made[1].seq, made[1].cut) == (STOPPED, 2, None)
     assert made[2] == Call(entry=STOPPED)
     check_whole(made)
+    more = overridden([A, B], {"patches": [{"at": at, "entry": CHUNKS} for at in (3, 2)]})
+    assert more == [A, B, Call(entry=STOPPED), Call(entry=STOPPED)]
 
 
 def test_what_may_not_have_been_called_and_titles_are_not_counted() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +207,34 @@ async def test_a_stream_that_is_left_early_ends() -> None:
 
     with pytest.raises(StopAsyncIteration):
         await anext(stream)
+
+
+class Counting(CancelToken):
+    """A token that counts who listens."""
+
+    listeners = 0
+
+    def on_cancel(self, callback: Callable[[Any], None]) -> Callable[[], None]:
+        self.listeners += 1
+        undo = super().on_cancel(callback)
+
+        def counted() -> None:
+            self.listeners -= 1
+            undo()
+
+        return counted
+
+
+@aio
+async def test_a_hang_that_is_left_listens_no_longer() -> None:
+    signal = Counting()
+    waiting = asyncio.ensure_future(anext(play(Hang(()), signal)))
+    await asyncio.sleep(0)
+    assert signal.listeners == 1
+
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert signal.listeners == 0
 
 
 @aio

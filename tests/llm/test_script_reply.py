@@ -162,6 +162,16 @@ async def test_the_last_reply_may_answer_for_ever() -> None:
 
 
 @aio
+async def test_the_last_reply_answers_for_ever_what_it_is_for() -> None:
+    adapter = model({"text": "Title", "purpose": "session-title"}, repeat_last=True)
+    title = request(purpose="session-title")
+
+    assert [(await blocks_of(adapter, title))[0]["text"] for _ in range(2)] == ["Title", "Title"]
+    async with refused("SCRIPT_EXHAUSTED"):
+        await chunks_of(adapter)
+
+
+@aio
 async def test_replies_that_were_not_played_are_told_with_the_place_of_the_first() -> None:
     adapter = model({"text": "a"}, {"text": "b"}, {"text": "c"})
     await chunks_of(adapter)
