@@ -21,6 +21,7 @@ from dsh.session.chunk import BlockEnd, BlockStart, Finish, TextDelta, UsageChun
 from dsh.session.message import user_message
 from dsh.testing.mock_server import MockModelServer, MockOptions
 from tests.aio import aio
+from tests.plugins.chat_table import FAULTS, WHOLE
 from tests.plugins.wire import KEY, against, failure_of, reason_of, text_of, wire
 
 SUCCESS = MockOptions().success_text
@@ -172,25 +173,7 @@ def test_image_keys_are_accepted() -> None:
 # -- replies ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("behaviour", "text", "kind"),
-    [
-        ("success", SUCCESS, "stop"),
-        ("slow_success", SUCCESS, "stop"),
-        ("reasoning_success", SUCCESS, "stop"),
-        ("wrong_content_type", SUCCESS, "stop"),
-        ("max_tokens", PARTIAL, "max-tokens"),
-        ("crlf", SUCCESS, "stop"),
-        ("byte_order_mark", SUCCESS, "stop"),
-        ("keep_alive_comments", SUCCESS, "stop"),
-        ("empty_deltas", SUCCESS, "stop"),
-        ("done_without_blank_line", SUCCESS, "stop"),
-        ("malformed_usage", SUCCESS, "stop"),
-        ("unicode_separators", "line\u2028paragraph\u2029next\x85tab\x0bfeed\x0c", "stop"),
-        ("split_utf8", "héllo wörld 🏷 한국어", "stop"),
-        ("tool_call_then_text", SUCCESS, "tool-calls"),
-    ],
-)
+@pytest.mark.parametrize(("behaviour", "text", "kind"), WHOLE)
 @aio
 async def test_whole_replies_arrive_whole(behaviour: str, text: str, kind: str) -> None:
     async with against(behaviour, options=QUICK) as (run, server):
@@ -217,39 +200,7 @@ async def test_a_tool_call_arrives_with_its_raw_arguments() -> None:
 # -- failures --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("behaviour", "code"),
-    [
-        ("connection_reset", "TRANSPORT"),
-        ("stream_disconnect", "TRANSPORT"),
-        ("partial_disconnect", "TRANSPORT"),
-        ("empty", "EMPTY_RESPONSE"),
-        ("no_content", "EMPTY_RESPONSE"),
-        ("empty_body", "STREAM_CLOSED"),
-        ("stream_eof", "STREAM_CLOSED"),
-        ("partial_eof", "STREAM_CLOSED"),
-        ("missing_done", "STREAM_CLOSED"),
-        ("malformed_json", "MALFORMED_RESPONSE"),
-        ("malformed_event", "MALFORMED_RESPONSE"),
-        ("html_page", "MALFORMED_RESPONSE"),
-        ("rate_limit", "RATE_LIMIT"),
-        ("server_error", "SERVER"),
-        ("service_unavailable", "SERVER"),
-        ("gateway_page", "SERVER"),
-        ("auth_error", "AUTH"),
-        ("invalid_request", "INVALID_REQUEST"),
-        ("context_overflow", "CONTEXT_WINDOW_EXCEEDED"),
-        ("quota_exceeded", "QUOTA"),
-        ("request_timeout", "HTTP_408"),
-        ("too_early", "HTTP_425"),
-        ("redirect", "HTTP_307"),
-        ("content_filter", "CONTENT_FILTER"),
-        ("insufficient_resource", "INSUFFICIENT_SYSTEM_RESOURCE"),
-        ("in_band_error", "RATE_LIMIT"),
-        ("error_event", "SERVER"),
-        ("json_error", "SERVER"),
-    ],
-)
+@pytest.mark.parametrize(("behaviour", "code"), FAULTS)
 @aio
 async def test_every_failure_has_its_code(behaviour: str, code: str) -> None:
     async with against(behaviour) as (run, server):

@@ -146,7 +146,7 @@ class DeepSeekAdapter(LlmAdapter):
             from dsh.llm.transport.discovery import Discovery
 
             self._discovery = Discovery(self._http)
-        served = await self._discovery.of(settings, self._endpoint(settings, "models", "application/json"))
+        served = await self._discovery.of(self._endpoint(settings, "models", "application/json"))
         return tuple(self._info(settings, provider, model.id) for model in served)
 
     async def _stream(self, settings: DeepSeekSettings, request: LlmRequest) -> AsyncIterator[Chunk]:

@@ -84,7 +84,7 @@ class OpenAiAdapter(LlmAdapter):
             from dsh.llm.transport.discovery import Discovery
 
             self._discovery = Discovery(self._http)
-        served = await self._discovery.of(settings, self._endpoint(settings, "models", "application/json"))
+        served = await self._discovery.of(self._endpoint(settings, "models", "application/json"))
         return tuple(self._info(settings, model.id, model.facts()) for model in served)
 
     async def _stream(self, settings: RouteSettings, request: LlmRequest) -> AsyncIterator[Chunk]:
