@@ -388,7 +388,8 @@ def test_what_cannot_be_put_into_words_leaves_nothing_behind() -> None:
     assert sent(known, (first, user("b"))) == sent(WireHistory(), (first, user("b")))
 
 
-def test_a_request_costs_what_is_new_in_it() -> None:
+@pytest.mark.parametrize("frame", [None, b"frame"])
+def test_a_request_costs_what_is_new_in_it(frame: bytes | None) -> None:
     """Counts what is put into words, over a thousand steps of one conversation."""
     known, looked_at = WireHistory(), 0
 
@@ -403,7 +404,7 @@ def test_a_request_costs_what_is_new_in_it() -> None:
         reply: Any = {**claude(tool_call(f"c{step}")), "content": Counting((tool_call(f"c{step}"),))}
         answer: Any = {**result(f"c{step}", "x"), "content": Counting(result(f"c{step}", "x")["content"])}
         history += [reply, answer]
-        known.members(tuple(history), ROUTE, MODEL, b',"m":1')
+        known.members(tuple(history), ROUTE, MODEL, b',"m":1', frame)
 
     assert looked_at <= 3 * len(history)
 
@@ -465,6 +466,21 @@ def test_bound_thinking_behind_a_message_that_changed_is_left_out(at: int) -> No
     talk.step(result("c3", "x"), name="c4")
     talk.step(result("c4", "x"), name="c5")
     assert talk.sent(WireHistory()) == [*expected, WITH, WITH], "what is thought from then on is kept"
+
+
+def test_what_stands_far_before_bound_thinking_counts_too() -> None:
+    """Also where no thinking in between is left out because of it."""
+    talk = Bound()
+    talk.messages = [user("a"), claude(text("no thought")), user("b"), claude(text("nor here"))]
+    talk.step(user("c"), name="c0")
+    assert talk.sent() == [["text"], ["text"], WITH]
+
+    for at in (0, 1, 2, 3):
+        kept, changed = talk.messages[at], (user("x"), claude(text("x")))[at % 2]
+        talk.messages[at] = changed
+        assert talk.sent() == [["text"], ["text"], BARE]
+        talk.messages[at] = kept
+    assert talk.sent() == [["text"], ["text"], WITH]
 
 
 def test_bound_thinking_is_left_out_behind_another_frame_and_back_behind_its_own() -> None:

@@ -142,8 +142,8 @@ class AnthropicRoute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         if self.default_max_tokens <= 0 or self.default_context_window <= 0:
             raise ValueError("defaultMaxTokens and defaultContextWindow must be above 0")
         ids = [model.id for model in self.models]
-        if len(set(ids)) < len(ids):
-            raise ValueError("models must have ids, each of them once")
+        if (twice := next((name for name in ids if ids.count(name) > 1), None)) is not None:
+            raise ValueError(f"models holds {twice} twice")
         if self.strict_models and not ids:
             raise ValueError("strictModels without models allows none; list them in models")
         if self.thinking_style == "none" and self.reasoning_effort != "off":
