@@ -21,7 +21,7 @@ class RouteReader:
         self._at: tuple[str, str] | None = None
         self._windows: dict[tuple[str, str], int | None] = {}
         self._limits: dict[tuple[str, str], int | None] = {}
-        self._efforts: dict[tuple[str, str], list[str]] = {}
+        self._efforts: dict[tuple[str, str], dict[str, None]] = {}
         self._default_efforts: dict[tuple[str, str], str | None] = {}
         self._prices: dict[tuple[str, str], Price | None] = {}
 
@@ -47,9 +47,7 @@ class RouteReader:
         effort = config.get("reasoningEffort")
         if effort is None:
             return
-        efforts = self._efforts.setdefault(at, [])
-        if effort not in efforts:
-            efforts.append(effort)
+        self._efforts.setdefault(at, {})[effort] = None
         if defaults.get("reasoningEffort"):
             self._default_efforts[at] = effort
 
