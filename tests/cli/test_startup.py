@@ -160,8 +160,10 @@ def test_a_request_that_is_answered_loads_nothing_that_tells_failures_apart(tmp_
     assert "dsh.plugins.model_catalogue" in loaded
     assert not any(name.startswith("dsh.llm.catalogue") for name in loaded), "its data are not asked for"
     messages = {name for name in loaded if name.startswith("dsh.llm.anthropic.")}
-    assert messages == {"dsh.llm.anthropic.adapter", "dsh.llm.anthropic.route"}, "another wire is not loaded"
+    settings = {f"dsh.llm.anthropic.{name}" for name in ("adapter", "route", "thinking")}
+    assert messages == settings, "another wire is not loaded"
     assert not loaded & {
+        "dsh.capabilities.http_failure",
         "dsh.llm.transport.refusal",
         "dsh.llm.transport.classify",
         "dsh.llm.transport.wording",

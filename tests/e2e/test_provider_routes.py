@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dsh.testing.mock_server import MockModelServer
-from dsh.testing.workspace import Finished, Workspace, log_rows
+from dsh.testing.workspace import Finished, Workspace, log_rows, log_text
 from tests.e2e.raw_server import response, saying, serving, streaming
 from tests.e2e.route import ANTHROPIC, KEY, MODEL, OPENAI, ROUTES, Route
 
@@ -58,6 +58,54 @@ def test_a_wrong_key_that_is_echoed_is_masked(space: Workspace, route: Route) ->
         line = failed(space, route.ask(space, f"http://127.0.0.1:{server.port}"), "AUTH", 4)
 
     assert "Incorrect API key provided: ***" in line
+
+
+@every_route
+def test_a_key_in_the_place_of_its_name_is_refused_and_told_nowhere(space: Workspace, route: Route) -> None:
+    key = "gsk_0123456789abcdefABCDEF"
+    done = route.ask(space, "http://127.0.0.1:9", apiKeyEnv=key)
+    assert (done.code, space.logs()) == (3, [])
+    assert "apiKeyEnv is not the name of a variable" in done.stderr
+
+    shown = [
+        space.run("--profile", "headless", "--patch", "route.yml", "--dump-config"),
+        space.run("explain", "--patch", "route.yml", route.row),
+    ]
+    assert all("gsk_***" in each.stdout for each in shown)
+    assert all(key not in each.stdout + each.stderr for each in (done, *shown))
+
+
+@pytest.mark.parametrize("route", [OPENAI, ANTHROPIC], ids=[OPENAI.name, ANTHROPIC.name])
+def test_a_header_that_is_called_a_secret_is_masked_like_a_key(space: Workspace, route: Route) -> None:
+    secret = "odd~gate~987654321"
+    body = json.dumps({"error": {"message": f"wrong secret {secret}, beta b-1 unknown"}}).encode()
+    headers = {"cf-access-client-secret": secret, "x-beta": "b-1"}
+    with serving(saying(response("400 Bad", body))) as server:
+        done = route.ask(space, f"http://127.0.0.1:{server.port}", headers=headers)
+    assert f"cf-access-client-secret: {secret}".encode() in server.requests[0].lower()
+    assert "wrong secret ***, beta b-1 unknown" in failed(space, done, "INVALID_REQUEST")
+
+    dump = space.run("--profile", "headless", "--patch", "route.yml", "--dump-config")
+    explained = space.run("explain", "--patch", "route.yml", route.row)
+    assert "b-1" in dump.stdout and "b-1" in explained.stdout
+    assert all(secret not in text for text in (done.stderr, dump.stdout, explained.stdout))
+    assert all(secret.encode() not in log_text(log) for log in space.logs())
+
+
+@every_route
+def test_a_key_in_the_query_of_a_url_goes_to_the_server_alone(space: Workspace, route: Route) -> None:
+    with serving(saying(response("404 Not Found"))) as server:
+        url = f"http://127.0.0.1:{server.port}/v1?api-key=geheim1&api-version=2"
+        done = route.ask(space, url, baseURL=url)
+    path = route.path.removeprefix("/v1")
+    assert server.requests[0].startswith(f"POST /v1{path}?api-key=geheim1&api-version=2 HTTP".encode())
+    failed(space, done, "HTTP_404")
+
+    dump = space.run("--profile", "headless", "--patch", "route.yml", "--dump-config")
+    explained = space.run("explain", "--patch", "route.yml", route.row)
+    assert "?api-key=***&api-version=2" in dump.stdout and "baseURL: http://127.0.0.1" in explained.stdout
+    assert all("geheim1" not in text for text in (done.stderr, dump.stdout, explained.stdout))
+    assert all(b"geheim1" not in log_text(log) for log in space.logs())
 
 
 @pytest.mark.parametrize("key", [None, "", "  "])

@@ -1,6 +1,8 @@
-"""Error bodies of real providers, routers, local servers and gateways: code, wait, message, request id.
+"""Error bodies in the manner of providers, routers, local servers and gateways: code, wait, message, id.
 
-`tests/data/provider_errors.json` holds them as their documentation, source and users show them; status null
+`tests/data/provider_errors.json` holds them. They were written after public documentation, source and
+reports of users, and shortened; none was recorded from a live service, and not each was checked word by word.
+What they prove is that each shape and wording is understood, not that a provider still answers so. Status null
 stands for an error within the stream, 200 for one in place of it.
 """
 
@@ -32,7 +34,7 @@ def classified(case: dict[str, Any]) -> LlmFailure:
 
 
 @pytest.mark.parametrize("case", CORPUS, ids=lambda case: str(case["from"]))
-def test_what_providers_really_say_is_understood(case: dict[str, Any]) -> None:
+def test_what_providers_say_is_understood(case: dict[str, Any]) -> None:
     failure = classified(case)
 
     assert failure.code == case["code"]

@@ -1,6 +1,6 @@
 """The names that providers give their errors, and the failure code of each. Wording comes after them.
 
-Gathered from the documentation and the error bodies of OpenAI, Azure, Anthropic, DeepSeek, Google's,
+Gathered from public documentation, source and users' reports of OpenAI, Azure, Anthropic, DeepSeek, Google's,
 Moonshot's, Zhipu's and Alibaba's compatible endpoints, OpenRouter, LiteLLM, vLLM, SGLang and llama.cpp;
 `tests/data/provider_errors.json` holds an example of each.
 """
