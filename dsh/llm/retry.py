@@ -7,6 +7,7 @@ import msgspec
 
 from dsh.capabilities.bounds import MAX_TIMER_MS
 from dsh.llm.adapter import DEFAULT_RETRYABLE_CODES, RetryPolicy
+from dsh.session.value import MAX_SAFE_INT
 
 
 class Backoff(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, rename="camel"):
@@ -44,15 +45,18 @@ class RetryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """The longest wait that a provider may ask for; beyond it the turn ends and names the wait."""
 
     def __post_init__(self) -> None:
-        if self.max_retries < 0:
-            raise ValueError(f"maxRetries must be 0 or more, found {self.max_retries}")
+        if not 0 <= self.max_retries <= MAX_SAFE_INT:
+            raise ValueError(f"maxRetries must be 0 to {MAX_SAFE_INT}, found {self.max_retries}")
         codes = self.retryable_codes
         if any(not code.strip() for code in codes) or len(set(codes)) < len(codes):
-            raise ValueError("retryableCodes must be non-blank and without repetition")
+            raise ValueError(f"retryableCodes must be non-blank and without repetition, found {codes}")
         if self.mode == "normal" and not codes:
             raise ValueError("retryableCodes is empty; use maxRetries: 0 for no retries")
         if not 0 < self.max_provider_delay_ms <= MAX_TIMER_MS:
-            raise ValueError(f"maxProviderDelayMs must be above 0 and at most {MAX_TIMER_MS}")
+            raise ValueError(
+                f"maxProviderDelayMs must be above 0 and at most {MAX_TIMER_MS}, "
+                f"found {self.max_provider_delay_ms:g}"
+            )
 
     def policy(self) -> RetryPolicy:
         """The policy as the registry keeps it."""

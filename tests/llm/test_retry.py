@@ -3,7 +3,6 @@
 import random
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,6 +49,7 @@ def test_the_key_sorts_codes_prints_whole_numbers_and_leaves_the_provider_limit_
         {"mode": "sometimes"},
         {"maxRetries": -1},
         {"maxRetries": 1.5},
+        {"maxRetries": 2**53},
         {"retryableCodes": []},
         {"retryableCodes": ["A", "A"]},
         {"retryableCodes": [" "]},
@@ -71,8 +71,7 @@ def test_mode_always_tolerates_the_keys_of_mode_normal() -> None:
     raw = {"mode": "always", "maxRetries": 2, "retryableCodes": [], "backoff": {"maxDelayMs": 600}}
     policy = resolve_config(RetryConfig, raw).policy()
 
-    assert (policy.mode, policy.max_delay_ms) == ("always", 600)
-    assert msgspec.structs.replace(policy, mode="normal").max_retries == 2
+    assert (policy.mode, policy.max_retries, policy.max_delay_ms) == ("always", 2, 600)
 
 
 def test_waits_double_up_to_the_limit() -> None:

@@ -268,6 +268,40 @@ async def test_a_cancelled_turn_ends_the_wait_without_a_retry() -> None:
 
 
 @aio
+async def test_a_wait_that_was_cut_off_is_nobody_elses_to_recover() -> None:
+    bench = Bench()
+    bench.hold = asyncio.Event()
+    waiting = asyncio.ensure_future(bench.recover(bench.failed(), somebody))
+    await asyncio.sleep(0)
+    bench.signal.cancel({"kind": "user"})
+
+    assert await waiting is None
+
+
+@aio
+async def test_a_cancellation_in_the_moment_in_which_the_wait_ends_counts() -> None:
+    bench = Bench()
+
+    async def over(token: CancelToken, seconds: float) -> None:
+        bench.signal.cancel({"kind": "user"})
+
+    executor = RetryExecutor(Context(), sleep=over)
+
+    assert await executor.recover(bench.failed(), nobody) is None
+    assert bench.agent.rows("llm/retry-started") == []
+
+
+@aio
+async def test_what_is_beyond_budget_or_bearable_wait_is_left_to_the_others() -> None:
+    bench = Bench()
+    endless = msgspec.structs.replace(SERVER, provider_retry_after_ms=86_400_000)
+
+    assert await bench.recover(bench.failed(policy=RetryPolicy(max_retries=0)), somebody) == {"kind": "retry"}
+    assert await bench.recover(bench.failed(endless), somebody) == {"kind": "retry"}
+    assert bench.agent.rows("llm/retry") == []
+
+
+@aio
 async def test_disposal_waits_for_the_recovery_and_later_calls_do_nothing() -> None:
     bench = Bench()
     bench.hold = asyncio.Event()
@@ -278,7 +312,13 @@ async def test_disposal_waits_for_the_recovery_and_later_calls_do_nothing() -> N
     assert bench.executor.waiting == 0
     assert await waiting is None
     assert bench.agent.rows("llm/retry-started") == []
-    assert await bench.recover(bench.failed(), somebody) is None
+    for late in (
+        bench.failed(),
+        bench.failed(LlmFailure("m", "AUTH")),
+        bench.failed(policy=None),
+        bench.failed(policy=RetryPolicy(mode="always")),
+    ):
+        assert await bench.recover(late, somebody) is None, "nor does it ask the others"
 
 
 @aio
