@@ -282,6 +282,20 @@ def test_the_death_of_the_process_is_told_apart() -> None:
             check_whole([call])
 
 
+def test_what_was_asked_for_is_no_default_of_the_model() -> None:
+    config = {"provider": "p", "model": "m", "maxTokens": 7, "reasoningEffort": "low"}
+    defaults = {"maxTokens": True, "reasoningEffort": True}
+    rows = [
+        row(at, "request/header", header={"config": config, "adapterDefaults": given}, reason="initial")
+        for at, given in enumerate(({}, defaults, {}))
+    ]
+
+    for logged, limit, effort in ((rows[:1], None, None), (rows[:2], 7, "low"), (rows, None, "low")):
+        [info] = recorded_models(logged)
+        assert info.default_max_tokens == limit
+        assert info.reasoning == ReasoningInfo((EffortInfo("low", "low"),), effort)
+
+
 def test_a_child_begins_behind_its_seed() -> None:
     header = {"config": {"provider": "p", "model": "m"}}
     events = [

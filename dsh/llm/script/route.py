@@ -117,7 +117,6 @@ def recorded_policies(events: Iterable[SessionEvent]) -> dict[str, RetryPolicy]:
         if event.type in ("request/header", "request/context"):
             routes.see(event)
         elif event.type == "llm/retry":
-            failed = ""
             if (policy := policy_from_key(str(data.get("policyKey")))) is not None:
                 named[str(data.get("provider"))] = policy
         elif event.type == "assistant/chunk":
