@@ -178,6 +178,21 @@ def test_ids_fit_and_are_never_given_twice(ids: list[str]) -> None:
     assert [again.give(name) for name in ids] == given_ids
 
 
+def test_an_id_that_always_comes_again_costs_no_more_each_time() -> None:
+    looked_up = 0
+
+    class Counting(set[str]):
+        def __contains__(self, item: object) -> bool:
+            nonlocal looked_up
+            looked_up += 1
+            return super().__contains__(item)
+
+    wire = WireIds()
+    wire._given = Counting()
+    assert len({wire.give("call_0") for _ in range(1000)}) == 1000
+    assert looked_up <= 3000
+
+
 @pytest.mark.parametrize(
     ("arguments", "sent"),
     [

@@ -434,7 +434,7 @@ async def test_the_whole_list_is_asked_for_not_the_first_page(monkeypatch: pytes
         ({"apiKeyEnv": "K", "headers": {"Authorization": "v"}}, "apiKeyEnv"),
         ({"apiKeyEnv": "K", "headers": {"anthropic-version": "v"}}, "anthropic-version"),
         ({"apiKeyEnv": "K", "headers": {"x": "a\nb"}}, "headers"),
-        ({"apiKeyEnv": "K", "models": [{"id": "a"}, {"id": "a"}]}, "once"),
+        ({"apiKeyEnv": "K", "models": [{"id": "a"}, {"id": "a"}]}, "models holds a twice"),
         ({"apiKeyEnv": "K", "models": [{"id": " "}]}, "ids"),
         ({"apiKeyEnv": "K", "models": [{"id": "a", "maxTokens": 0}]}, "above 0"),
         ({"apiKeyEnv": "K", "strictModels": True}, "strictModels"),
