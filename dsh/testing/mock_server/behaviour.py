@@ -4,7 +4,7 @@ Each is written once, in parts, and put on the wire by the dialect of the reques
 the refusals, the framings, and what only one wire can get wrong.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from dsh.testing.mock_server.dialect.base import Behaviour, Dialect, replying, streamed
 from dsh.testing.mock_server.part import (
@@ -59,39 +59,16 @@ def _reasoning_success(o: MockOptions) -> list[Part]:
     return whole(*thought(o.reasoning_text, o), *said(o.success_text, o), usage=used)
 
 
-def _mock_call(o: MockOptions, number: int = 1) -> Call:
-    """The call of the behaviours, its arguments in two halves."""
+def _call(o: MockOptions, *fragments: str, number: int = 1) -> Call:
+    """The call of the behaviours: its arguments in these fragments, or in two halves."""
     half = len(o.tool_arguments) // 2
-    fragments = (o.tool_arguments[:half], o.tool_arguments[half:])
-    return Call(f"mock-call-{number}", o.tool_name, fragments)
+    halves = (o.tool_arguments[:half], o.tool_arguments[half:])
+    return Call(f"mock-call-{number}", o.tool_name, fragments or halves)
 
 
-def _calls(*fragments: str, count: int = 1) -> Behaviour:
-    """Calls whose arguments come in these fragments, in two halves where there are none."""
-
-    def reply(o: MockOptions) -> list[Part]:
-        calls = [_mock_call(o, number) for number in range(1, count + 1)]
-        given = [Call(call.id, call.name, fragments or call.fragments) for call in calls]
-        return whole(*given, reason="tool-calls")
-
-    return replying(reply)
-
-
-def _call_at_once(o: MockOptions) -> list[Part]:
-    return whole(Call("mock-call-1", o.tool_name, (o.tool_arguments,)), reason="tool-calls")
-
-
-def _call_without_arguments(o: MockOptions) -> list[Part]:
-    return whole(Call("mock-call-1", o.tool_name, ()), reason="tool-calls")
-
-
-def _reasoning_call(o: MockOptions) -> list[Part]:
-    return whole(*thought(o.reasoning_text, o), _mock_call(o), reason="tool-calls")
-
-
-def _tool_call_then_text(o: MockOptions) -> list[Part]:
-    call = Call("mock-call-1", o.tool_name, (o.tool_arguments,))
-    return whole(call, *said(o.success_text, o), reason="tool-calls")
+def _calling(parts: Callable[[MockOptions], list[Part]]) -> Behaviour:
+    """A reply with calls."""
+    return replying(lambda o: whole(*parts(o), reason="tool-calls"))
 
 
 def _partial_disconnect(o: MockOptions) -> list[Part]:
@@ -100,7 +77,7 @@ def _partial_disconnect(o: MockOptions) -> list[Part]:
 
 def _call_disconnect(o: MockOptions) -> list[Part]:
     """A call that is whole, and no end."""
-    return [Opening(), _mock_call(o), Pause(o.disconnect_delay_ms), Reset()]
+    return [Opening(), _call(o), Pause(o.disconnect_delay_ms), Reset()]
 
 
 def _endless_keep_alive(o: MockOptions) -> list[Part]:
@@ -132,14 +109,14 @@ COMMON: Mapping[str, Behaviour] = {
     "slow_success": replying(_slow_success),
     "reasoning_success": replying(_reasoning_success),
     "reasoning_only": replying(lambda o: whole(*thought(o.reasoning_text, o))),
-    "reasoning_tool_call": replying(_reasoning_call),
-    "tool_call_success": _calls(),
-    "tool_call_at_once": replying(_call_at_once),
-    "tool_call_without_arguments": replying(_call_without_arguments),
-    "tool_call_empty_fragments": _calls("", "", "{}"),
-    "tool_call_bad_arguments": _calls('{"command": ', "nope"),
-    "parallel_tool_calls": _calls(count=3),
-    "tool_call_then_text": replying(_tool_call_then_text),
+    "reasoning_tool_call": _calling(lambda o: [*thought(o.reasoning_text, o), _call(o)]),
+    "tool_call_success": _calling(lambda o: [_call(o)]),
+    "tool_call_at_once": _calling(lambda o: [_call(o, o.tool_arguments)]),
+    "tool_call_without_arguments": _calling(lambda o: [Call("mock-call-1", o.tool_name, ())]),
+    "tool_call_empty_fragments": _calling(lambda o: [_call(o, "", "", "{}")]),
+    "tool_call_bad_arguments": _calling(lambda o: [_call(o, '{"command": ', "nope")]),
+    "parallel_tool_calls": _calling(lambda o: [_call(o, number=number) for number in (1, 2, 3)]),
+    "tool_call_then_text": _calling(lambda o: [_call(o, o.tool_arguments), *said(o.success_text, o)]),
     "max_tokens": _cut_short("max-tokens"),
     "content_filter": _cut_short("refusal"),
     "unknown_finish": _cut_short("tired"),

@@ -32,7 +32,7 @@ class Redacted(msgspec.Struct, frozen=True):
 class Call(msgspec.Struct, frozen=True):
     """A whole tool call, its arguments in fragments."""
 
-    id: str
+    id: str | None
     name: str
     fragments: tuple[str, ...]
 

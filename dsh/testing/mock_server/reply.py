@@ -19,7 +19,7 @@ FINISHES = {"tool_calls": "tool-calls", "length": "max-tokens", "content_filter"
 class _Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A call, its arguments as fragments or as text with the size of a fragment."""
 
-    id: str
+    id: str | None
     name: str
     args: tuple[str, ...] | None = None
     raw: str = ""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from dsh.testing.mock_server.behaviour import ALL_BEHAVIOURS, RANDOM_WEIGHTS, behaviours
-from dsh.testing.mock_server.dialect.base import Dialect
+from dsh.testing.mock_server.dialect.base import Dialect, failed
 from dsh.testing.mock_server.plan import MockOptions, Plan
 from dsh.testing.mock_server.reply import check_reply, scripted
 
@@ -57,20 +57,20 @@ class Script:
         """What is played for an entry, and its name."""
         if entry is None:
             message = "the script of the mock server is used up"
-            return "exhausted", dialect.failure(500, message, "MOCK_SCRIPT_EXHAUSTED")
+            return "exhausted", failed(dialect, 500, message, "MOCK_SCRIPT_EXHAUSTED")
         if not isinstance(entry, str):
             try:
                 return "scripted", scripted(entry(body) if callable(entry) else entry, dialect)
             except Exception as error:  # of the test's own function, or of what it answers
                 message = f"{type(error).__name__}: {error}"
-                return "scripted", dialect.failure(500, message, "MOCK_ENTRY_FAILED")
+                return "scripted", failed(dialect, 500, message, "MOCK_ENTRY_FAILED")
         name = entry
         if entry == "random":
             name = self._random.choices(list(self._weights), list(self._weights.values()))[0]
         behaviour = behaviours(dialect.name).get(name)
         if behaviour is None:
             message = f"the {dialect.name} dialect has no behaviour {name}"
-            return name, dialect.failure(500, message, "MOCK_NO_SUCH_BEHAVIOUR")
+            return name, failed(dialect, 500, message, "MOCK_NO_SUCH_BEHAVIOUR")
         return name, behaviour(dialect, options)
 
 

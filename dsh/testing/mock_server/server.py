@@ -11,7 +11,7 @@ import msgspec
 
 from dsh.testing.mock_server.connection import Connection, Counter
 from dsh.testing.mock_server.dialect.anthropic import ANTHROPIC
-from dsh.testing.mock_server.dialect.base import Dialect
+from dsh.testing.mock_server.dialect.base import Dialect, failed
 from dsh.testing.mock_server.dialect.chat import DEEPSEEK, OPENAI
 from dsh.testing.mock_server.dialect.sse import compact
 from dsh.testing.mock_server.plan import JSON_HEADERS, MockOptions, Outcome, Plan
@@ -240,7 +240,7 @@ class MockModelServer:
     ) -> bool:
         record = RefusedRequest(status=refusal.status, reason=str(refusal), path=target, raw_body=body)
         self.refused.append(record)
-        answer = dialect.failure(refusal.status, str(refusal), refusal.code)
+        answer = failed(dialect, refusal.status, str(refusal), refusal.code)
         return await connection.play(answer, Counter()) == "completed"
 
     async def _play(self, connection: Connection, plan: Plan, record: RecordedRequest) -> bool:

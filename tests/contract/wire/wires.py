@@ -24,7 +24,7 @@ from dsh.session.chunk import Chunk
 from dsh.session.message import Message, assistant_message, user_message
 from dsh.testing.mock_server import MockModelServer
 from dsh.testing.mock_server.dialect.anthropic import ANTHROPIC
-from dsh.testing.mock_server.dialect.base import Dialect
+from dsh.testing.mock_server.dialect.base import Dialect, refused
 from dsh.testing.mock_server.dialect.chat import DEEPSEEK, OPENAI
 from dsh.testing.mock_server.part import Fault, FaultKind, Part
 from dsh.testing.mock_server.plan import MockOptions, Plan
@@ -65,7 +65,7 @@ class Wire(NamedTuple):
 
     def error(self, kind: FaultKind, message: str = "", headers: Mapping[str, str] | None = None) -> Plan:
         """The HTTP error as this wire's server words it; `headers` in place of what it says of a wait."""
-        plan = self.dialect.error(Fault(kind, message), MockOptions())
+        plan = refused(self.dialect, Fault(kind, message), MockOptions())
         if headers is None:
             return plan
         kept = {name: value for name, value in plan.headers.items() if not name.startswith("retry-after")}

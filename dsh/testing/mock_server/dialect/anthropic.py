@@ -1,13 +1,12 @@
 """The Anthropic Messages wire: named events, numbered blocks, signed thinking."""
 
 import hashlib
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from dsh.testing.mock_server.dialect.sse import compact, event
+from dsh.testing.mock_server.dialect.sse import event
 from dsh.testing.mock_server.part import (
     Call,
     End,
@@ -20,7 +19,7 @@ from dsh.testing.mock_server.part import (
     Text,
     Usage,
 )
-from dsh.testing.mock_server.plan import JSON_HEADERS, MockOptions, Plan, Step
+from dsh.testing.mock_server.plan import MockOptions, Step
 
 REASONS = {
     "stop": "end_turn",
@@ -184,16 +183,12 @@ class AnthropicDialect(msgspec.Struct, frozen=True):
     def asked(self, request: Any) -> "AnthropicDialect":
         return self
 
-    def error(self, fault: Fault, options: MockOptions) -> Plan:
-        headers = dict(JSON_HEADERS)
-        if fault.kind == "rate_limit":
-            headers["retry-after"] = str(math.ceil(options.retry_after_ms / 1000))
-        return Plan(status=ERRORS[fault.kind][0], headers=headers, steps=(compact(_error_body(fault)),))
+    def fault(self, fault: Fault) -> tuple[int, Any]:
+        return ERRORS[fault.kind][0], _error_body(fault)
 
-    def failure(self, status: int, message: str, code: str = "") -> Plan:
+    def failure(self, status: int, message: str, code: str = "") -> Any:
         kinds = {401: "authentication_error", 404: "not_found_error", 500: "api_error"}
-        body = _body(f"{code}: {message}" if code else message, kinds.get(status, "invalid_request_error"))
-        return Plan(status=status, headers=JSON_HEADERS, steps=(compact(body),))
+        return _body(f"{code}: {message}" if code else message, kinds.get(status, "invalid_request_error"))
 
     def key(self, headers: Mapping[str, str]) -> str | None:
         scheme, _, token = headers.get("authorization", "").partition(" ")

@@ -1,10 +1,12 @@
 """What a dialect of the mock server can do."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
+from dsh.testing.mock_server.dialect.sse import compact
 from dsh.testing.mock_server.part import Call, Fault, Part, Reasoning
-from dsh.testing.mock_server.plan import MockOptions, Plan, Step
+from dsh.testing.mock_server.plan import JSON_HEADERS, MockOptions, Plan, Step
 
 
 class Dialect(Protocol):
@@ -32,11 +34,11 @@ class Dialect(Protocol):
     def asked(self, request: Any) -> "Dialect":
         """The dialect as it answers this request: some of it is told only where it is asked for."""
 
-    def error(self, fault: Fault, options: MockOptions) -> Plan:
-        """An HTTP error with a JSON body."""
+    def fault(self, fault: Fault) -> tuple[int, Any]:
+        """An error's status and JSON body."""
 
-    def failure(self, status: int, message: str, code: str = "") -> Plan:
-        """An error of the mock server itself: a wrong request, a script that is used up."""
+    def failure(self, status: int, message: str, code: str = "") -> Any:
+        """The JSON body of an error of the mock server itself: a wrong request, a script that is used up."""
 
     def key(self, headers: Mapping[str, str]) -> str | None:
         """The key a request carries."""
@@ -56,9 +58,24 @@ def streamed(dialect: Dialect, parts: Iterable[Part], options: MockOptions) -> P
     for part in said:
         if isinstance(part, Reasoning):
             reasoning += part.text
-        elif isinstance(part, Call):
+        elif isinstance(part, Call) and part.id is not None:
             calls[part.id] = reasoning
     return Plan(steps=tuple(dialect.steps(said, options)), calls=calls)
+
+
+def refused(dialect: Dialect, fault: Fault, options: MockOptions) -> Plan:
+    """An HTTP error."""
+    status, body = dialect.fault(fault)
+    headers = dict(JSON_HEADERS)
+    if fault.kind == "rate_limit":
+        headers["retry-after"] = str(math.ceil(options.retry_after_ms / 1000))
+    return Plan(status=status, headers=headers, steps=(compact(body),))
+
+
+def failed(dialect: Dialect, status: int, message: str, code: str = "") -> Plan:
+    """An error of the mock server itself."""
+    body = compact(dialect.failure(status, message, code))
+    return Plan(status=status, headers=JSON_HEADERS, steps=(body,))
 
 
 Behaviour: TypeAlias = Callable[[Dialect, MockOptions], Plan]

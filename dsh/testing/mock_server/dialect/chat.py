@@ -1,12 +1,11 @@
 """The chat-completions wire, as DeepSeek writes it and as OpenAI does."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 
-from dsh.testing.mock_server.dialect.sse import compact, event
+from dsh.testing.mock_server.dialect.sse import event
 from dsh.testing.mock_server.part import (
     Call,
     End,
@@ -19,7 +18,7 @@ from dsh.testing.mock_server.part import (
     Text,
     Usage,
 )
-from dsh.testing.mock_server.plan import JSON_HEADERS, MockOptions, Plan, Step
+from dsh.testing.mock_server.plan import MockOptions, Step
 
 DONE = b"data: [DONE]\n\n"
 REASONS = {
@@ -121,7 +120,7 @@ class ChatDialect(msgspec.Struct, frozen=True):
             elif isinstance(part, End):
                 sent.append(DONE)
             elif isinstance(part, Fault):
-                sent.append(event(_error_body(part)))
+                sent.append(event(self.fault(part)[1]))
             elif not isinstance(part, Redacted):
                 sent.append(part)
         return sent
@@ -164,16 +163,13 @@ class ChatDialect(msgspec.Struct, frozen=True):
         wants = isinstance(options, Mapping) and options.get("include_usage") is True
         return msgspec.structs.replace(self, tells_usage=wants) if self.name == "openai" else self
 
-    def error(self, fault: Fault, options: MockOptions) -> Plan:
-        headers = dict(JSON_HEADERS)
-        if fault.kind == "rate_limit":
-            headers["retry-after"] = str(math.ceil(options.retry_after_ms / 1000))
-        return Plan(status=ERRORS[fault.kind][0], headers=headers, steps=(compact(_error_body(fault)),))
+    def fault(self, fault: Fault) -> tuple[int, Any]:
+        status, message, type_, code = ERRORS[fault.kind]
+        return status, _body(fault.message or message, type_, code)
 
-    def failure(self, status: int, message: str, code: str = "") -> Plan:
+    def failure(self, status: int, message: str, code: str = "") -> Any:
         kinds = {401: "authentication_error", 500: "mock"}
-        body = _body(message, kinds.get(status, "invalid_request_error"), code or None)
-        return Plan(status=status, headers=JSON_HEADERS, steps=(compact(body),))
+        return _body(message, kinds.get(status, "invalid_request_error"), code or None)
 
     def key(self, headers: Mapping[str, str]) -> str | None:
         scheme, _, key = headers.get("authorization", "").partition(" ")
@@ -189,11 +185,6 @@ class ChatDialect(msgspec.Struct, frozen=True):
 
 def _body(message: str, type_: str, code: str | None) -> dict[str, Any]:
     return {"error": {"message": message, "type": type_, "param": None, "code": code}}
-
-
-def _error_body(fault: Fault) -> dict[str, Any]:
-    _, message, type_, code = ERRORS[fault.kind]
-    return _body(fault.message or message, type_, code)
 
 
 DEEPSEEK = ChatDialect("deepseek")

@@ -7,20 +7,20 @@ from typing import get_args
 
 import msgspec
 
-from dsh.testing.mock_server.dialect.base import Behaviour, Dialect
+from dsh.testing.mock_server.dialect.base import Behaviour, Dialect, refused
 from dsh.testing.mock_server.part import Fault, FaultKind
 from dsh.testing.mock_server.plan import JSON_HEADERS, MockOptions, Plan
 
 
 def _fault(kind: FaultKind) -> Behaviour:
-    return lambda d, o: d.error(Fault(kind), o)
+    return lambda d, o: refused(d, Fault(kind), o)
 
 
 def _limited(headers: Callable[[Dialect, MockOptions], Mapping[str, str]]) -> Behaviour:
     """A rate limit that tells its end in another way than whole seconds."""
 
     def plan(d: Dialect, o: MockOptions) -> Plan:
-        refusal = d.error(Fault("rate_limit"), o)
+        refusal = refused(d, Fault("rate_limit"), o)
         return msgspec.structs.replace(refusal, headers={**JSON_HEADERS, **headers(d, o)})
 
     return plan
@@ -48,7 +48,7 @@ def _date(d: Dialect, o: MockOptions) -> Mapping[str, str]:
 
 def _json_error(d: Dialect, o: MockOptions) -> Plan:
     """A 200 whose body is an error, plainly."""
-    return Plan(headers=JSON_HEADERS, steps=d.error(Fault("server_error", "internal error"), o).steps)
+    return Plan(headers=JSON_HEADERS, steps=refused(d, Fault("server_error", "internal error"), o).steps)
 
 
 def _page(status: int, body: bytes, charset: str = "utf-8") -> Behaviour:
