@@ -154,6 +154,13 @@ async def test_a_replay_without_retries_stays_without() -> None:
 
 
 @aio
+async def test_a_failure_that_nobody_repeats_tells_nothing_of_the_policy() -> None:
+    recorded = await run(Model(*STORIES["refused"]), prompted)
+
+    assert recorded_policies(recorded.events()) == {}
+
+
+@aio
 async def test_attempts_of_a_step_are_counted() -> None:
     log = await run(Model(*STORIES["retried"]), prompted)
 
