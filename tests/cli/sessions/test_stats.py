@@ -89,7 +89,7 @@ def test_the_line_that_is_offered_says_a_price_where_it_is_put(tmp_path: Path, r
     (home / "settings.yaml").write_text(offered.partition("say one in settings.yaml, such as ")[2] + "\n")
 
     shown = json.loads(run(log, as_json=True)[1])["stats"]
-    assert "旗舰" in offered
+    assert offered.count("旗舰") == 2, "written as people write it"
     # 9 x $0.3 + 2 x $1.2, per million
     assert list(shown["tokens"]) == ['acme/qwen/旗舰:8b, "free"']
     assert shown["costUsd"] == pytest.approx(5.1e-6)

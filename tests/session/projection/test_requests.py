@@ -169,6 +169,14 @@ def test_an_attempt_that_left_no_message_counts_by_its_row() -> None:
     assert figures(timed)["requests"] == 1
 
 
+def test_a_row_is_enough_to_tell_of_an_attempt() -> None:
+    timed = one_step()
+    row(timed, USED)
+    timed.end_step()
+
+    assert figures(timed)["requests"] == 1
+
+
 SUMMARY = {
     "compactionId": "k", "summary": [{"type": "text", "text": "s"}], "rawOutput": [], "llmStreamCall": True,
     "shadowedRange": {"start": 0, "end": 0}, "shadowedSeqs": [0], "shadowedTokenCount": 1,
@@ -191,6 +199,27 @@ def test_a_summary_counts_by_its_rows_or_by_itself() -> None:
     ]  # fmt: skip
     shown = figures(timed)
     assert (shown["requests"], shown["tokens"][ROUTE]["input"]) == (3, 90)
+
+
+def test_another_call_meanwhile_does_not_make_a_summary_count_twice() -> None:
+    timed = one_step()
+    timed.put("compaction/start", {"compactionId": "k", "turn": 1})
+    row(timed, USED, purpose="compaction")
+    row(timed, USED, purpose="other")
+    timed.put("compaction/summary", SUMMARY)
+
+    assert [each.purpose for each in found(timed)] == ["compaction", "other"]
+    assert (figures(timed)["requests"], figures(timed)["tokens"][ROUTE]["input"]) == (2, 60)
+
+
+def test_a_header_that_names_no_route_leaves_the_one_before_it() -> None:
+    timed = one_step()
+    timed.put("request/header", {"header": {"config": {}}, "reason": "change"})
+    timed.used(**USED)
+    timed.end_step()
+
+    assert [each.route for each in found(timed)] == [ROUTE]
+    assert list(figures(timed)["tokens"]) == [ROUTE]
 
 
 def test_a_row_stands_for_one_summary_and_no_more() -> None:
@@ -241,6 +270,14 @@ def test_a_logged_cost_needs_no_price_whatever_the_tokens_are() -> None:
     row(timed, {**USED, "cacheWriteTokens": 5, "reasoningTokens": 7})
 
     assert figures(timed)["costUsd"] is not None
+
+
+def test_a_request_without_tokens_and_without_a_price_has_no_cost_either() -> None:
+    timed = one_step()
+    row(timed, {"inputTokens": 0, "outputTokens": 0}, None)
+
+    assert figures(timed)["costUsd"] is None
+    assert figures(timed, PRICE)["costUsd"] == 0.0
 
 
 def test_what_the_log_has_no_cost_of_is_priced_now_and_unknown_without_a_price() -> None:
