@@ -292,6 +292,44 @@ async def test_a_cancellation_in_the_moment_in_which_the_wait_ends_counts() -> N
 
 
 @aio
+async def test_two_programs_do_not_wait_in_step() -> None:
+    benches = [Bench(), Bench()]
+    for bench in benches:
+        executor = RetryExecutor(Context(), sleep=bench.sleep)
+        for _ in range(5):
+            await executor.recover(bench.failed(), nobody)
+
+    assert benches[0].waits != benches[1].waits
+
+
+class Watched(CancelToken):
+    """Counts who follows it. State: just this."""
+
+    followers = 0
+
+    def on_cancel(self, callback: Callable[[Any], None]) -> Callable[[], None]:
+        undo = super().on_cancel(callback)
+        self.followers += 1
+
+        def ended() -> None:
+            self.followers -= 1
+            undo()
+
+        return ended
+
+
+@aio
+async def test_a_retry_that_is_over_leaves_nothing_on_the_signal_of_its_turn() -> None:
+    bench = Bench()
+    signal = Watched()
+    for _ in range(7):
+        await bench.recover(bench.failed(signal=signal))
+
+    assert len(bench.waits) == 5
+    assert signal.followers == 0
+
+
+@aio
 async def test_what_is_beyond_budget_or_bearable_wait_is_left_to_the_others() -> None:
     bench = Bench()
     endless = msgspec.structs.replace(SERVER, provider_retry_after_ms=86_400_000)
