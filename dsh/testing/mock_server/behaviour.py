@@ -100,7 +100,7 @@ def _cut_short(reason: str) -> Behaviour:
 
 def _partial_event(d: Dialect, o: MockOptions) -> Plan:
     """The body ends in the middle of an event, in good order."""
-    sent = streamed(d, [Opening(), *said(o.partial_text, o)], o).sent()
+    sent = streamed(d, [Opening(), *said(o.partial_text, o)]).sent()
     return Plan(steps=(sent[:-9],))
 
 
@@ -141,8 +141,8 @@ COMMON: Mapping[str, Behaviour] = {
     "stall_after_text": replying(lambda o: [Opening(), *said(o.partial_text, o), Stall()]),
     "endless_keep_alive": replying(_endless_keep_alive),
     "empty_deltas": replying(_empty_deltas),
-    "malformed_json": lambda d, o: streamed(d, [Opening(), d.garbled, End()], o),
-    "malformed_event": lambda d, o: streamed(d, [d.malformed, End()], o),
+    "malformed_json": lambda d, o: streamed(d, [Opening(), d.garbled, End()]),
+    "malformed_event": lambda d, o: streamed(d, [d.malformed, End()]),
     **ERRORS,
     **FRAMINGS,
 }

@@ -9,7 +9,7 @@ from dsh.testing.mock_server.dialect.base import Dialect, streamed
 from dsh.testing.mock_server.dialect.chat import DEEPSEEK
 from dsh.testing.mock_server.dialect.sse import compact
 from dsh.testing.mock_server.part import Call, Part, Reasoning, Redacted, Text, Usage, whole
-from dsh.testing.mock_server.plan import JSON_HEADERS, MockOptions, Pause, Plan, Reset, Step, pieces
+from dsh.testing.mock_server.plan import JSON_HEADERS, Pause, Plan, Reset, Step, pieces
 
 MAX_REPEAT = 10_000_000
 FINISHES = {"tool_calls": "tool-calls", "length": "max-tokens", "content_filter": "refusal"}
@@ -85,7 +85,7 @@ def scripted(reply: Mapping[str, Any], dialect: Dialect = DEEPSEEK) -> Plan:
     if read.raw is not None:
         plan = Plan(steps=tuple(text.encode("utf-8", "surrogateescape") for text in read.raw))
     else:
-        plan = streamed(dialect, read.parts(dialect), MockOptions())
+        plan = streamed(dialect, read.parts(dialect))
     steps: list[Step] = []
     for item in plan.steps:
         steps += (item, Pause(read.delay_ms)) if read.delay_ms else (item,)

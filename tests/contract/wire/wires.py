@@ -59,9 +59,9 @@ class Wire(NamedTuple):
         route = {"baseURL": base_url, "apiKeyEnv": self.key_variable, **changes}
         return {"providers": {self.route: route}} if self.is_nested else route
 
-    def plan(self, parts: Iterable[Part], options: MockOptions | None = None) -> Plan:
+    def plan(self, parts: Iterable[Part]) -> Plan:
         """The reply as this wire's server sends it."""
-        return Plan(steps=tuple(self.dialect.steps(parts, options or MockOptions())))
+        return Plan(steps=tuple(self.dialect.steps(parts)))
 
     def error(self, kind: FaultKind, message: str = "", headers: Mapping[str, str] | None = None) -> Plan:
         """The HTTP error as this wire's server words it; `headers` in place of what it says of a wait."""

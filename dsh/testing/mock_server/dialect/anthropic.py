@@ -19,7 +19,7 @@ from dsh.testing.mock_server.part import (
     Text,
     Usage,
 )
-from dsh.testing.mock_server.plan import MockOptions, Step
+from dsh.testing.mock_server.plan import Step
 
 REASONS = {
     "stop": "end_turn",
@@ -172,7 +172,7 @@ class AnthropicDialect(msgspec.Struct, frozen=True):
     def malformed(self) -> bytes:
         return typed({"type": "content_block_delta", "index": "first", "delta": None})
 
-    def steps(self, parts: Iterable[Part], options: MockOptions) -> list[Step]:
+    def steps(self, parts: Iterable[Part]) -> list[Step]:
         said = list(parts)
         told = [part.usage for part in said if isinstance(part, Finish) and isinstance(part.usage, Usage)]
         writer = _Writer(told[0] if told else Usage())

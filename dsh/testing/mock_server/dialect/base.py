@@ -28,7 +28,7 @@ class Dialect(Protocol):
     def malformed(self) -> bytes:
         """An event that is JSON, but of a wrong shape."""
 
-    def steps(self, parts: Iterable[Part], options: MockOptions) -> list[Step]:
+    def steps(self, parts: Iterable[Part]) -> list[Step]:
         """A reply on the wire."""
 
     def asked(self, request: Any) -> "Dialect":
@@ -50,7 +50,7 @@ class Dialect(Protocol):
         """The header that names a request."""
 
 
-def streamed(dialect: Dialect, parts: Iterable[Part], options: MockOptions) -> Plan:
+def streamed(dialect: Dialect, parts: Iterable[Part]) -> Plan:
     """The plan of a streamed reply, with the calls it makes."""
     said = list(parts)
     calls: dict[str, str] = {}
@@ -60,7 +60,7 @@ def streamed(dialect: Dialect, parts: Iterable[Part], options: MockOptions) -> P
             reasoning += part.text
         elif isinstance(part, Call) and part.id is not None:
             calls[part.id] = reasoning
-    return Plan(steps=tuple(dialect.steps(said, options)), calls=calls)
+    return Plan(steps=tuple(dialect.steps(said)), calls=calls)
 
 
 def refused(dialect: Dialect, fault: Fault, options: MockOptions) -> Plan:
@@ -84,4 +84,4 @@ Behaviour: TypeAlias = Callable[[Dialect, MockOptions], Plan]
 
 def replying(reply: Callable[[MockOptions], list[Part]]) -> Behaviour:
     """The behaviour of a reply that is put on the wire as it is written down."""
-    return lambda d, o: streamed(d, reply(o), o)
+    return lambda d, o: streamed(d, reply(o))

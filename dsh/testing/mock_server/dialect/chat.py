@@ -18,7 +18,7 @@ from dsh.testing.mock_server.part import (
     Text,
     Usage,
 )
-from dsh.testing.mock_server.plan import MockOptions, Step
+from dsh.testing.mock_server.plan import Step
 
 DONE = b"data: [DONE]\n\n"
 REASONS = {
@@ -102,7 +102,7 @@ class ChatDialect(msgspec.Struct, frozen=True):
     def reasoning_field(self) -> str:
         return "reasoning_content" if self.name == "deepseek" else "reasoning"
 
-    def steps(self, parts: Iterable[Part], options: MockOptions) -> list[Step]:
+    def steps(self, parts: Iterable[Part]) -> list[Step]:
         sent: list[Step] = []
         calls = 0
         for part in parts:

@@ -33,7 +33,7 @@ def _more(text: Any, **place: Any) -> dict[str, Any]:
 
 
 def _calls(write: Callable[[MockOptions], list[bytes]], reason: str = "tool-calls") -> Behaviour:
-    return lambda d, o: streamed(d, whole(*write(o), reason=reason), o)
+    return lambda d, o: streamed(d, whole(*write(o), reason=reason))
 
 
 def _interleaved(o: MockOptions) -> list[bytes]:

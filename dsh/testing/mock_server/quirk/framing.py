@@ -17,7 +17,7 @@ def _success(o: MockOptions) -> list[Part]:
 
 
 def _sent(d: Dialect, o: MockOptions) -> bytes:
-    return streamed(d, _success(o), o).sent()
+    return streamed(d, _success(o)).sent()
 
 
 def _cut(sent: bytes, size: int) -> Plan:
@@ -52,19 +52,19 @@ def _keep_alive_comments(d: Dialect, o: MockOptions) -> Plan:
     parts: list[Part] = [b": keep-alive\n\n"]
     for part in _success(o):
         parts += [part, Pause(o.chunk_delay_ms), b": keep-alive\n\n", Pause(o.chunk_delay_ms)]
-    return streamed(d, parts[:-3], o)
+    return streamed(d, parts[:-3])
 
 
 def _invalid_utf8(d: Dialect, o: MockOptions) -> Plan:
-    sent = streamed(d, whole(Text("bad @@ byte")), o).sent()
+    sent = streamed(d, whole(Text("bad @@ byte"))).sent()
     return Plan(steps=(sent.replace(b"@@", b"\xff"),))
 
 
 FRAMINGS: Mapping[str, Behaviour] = {
     "wrong_content_type": lambda d, o: Plan(headers=JSON_HEADERS, steps=(_sent(d, o),)),
     "unicode_separators": replying(lambda o: whole(Text(SEPARATORS))),
-    "split_utf8": lambda d, o: _cut(streamed(d, whole(Text(MIXED)), o).sent(), 7),
-    "byte_by_byte": lambda d, o: _cut(streamed(d, whole(Text(MIXED)), o).sent(), 1),
+    "split_utf8": lambda d, o: _cut(streamed(d, whole(Text(MIXED))).sent(), 7),
+    "byte_by_byte": lambda d, o: _cut(streamed(d, whole(Text(MIXED))).sent(), 1),
     "lone_surrogate": replying(lambda o: whole(Text("half \ud83d pair"))),
     "invalid_utf8": _invalid_utf8,
     "huge_event": replying(lambda o: whole(Text("x" * HUGE_CHARS))),
