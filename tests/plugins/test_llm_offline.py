@@ -84,6 +84,11 @@ def test_deltas_have_sixteen_characters_and_usage_counts_words() -> None:
     assert all(len(piece) <= 16 for piece in pieces)
 
 
+def test_nothing_asked_is_nothing_echoed() -> None:
+    for history in ([], [SNAPSHOT]):
+        assert blocks(reply(history)) == [{"type": "text", "text": "offline demo model: "}]
+
+
 def test_an_empty_result_is_an_empty_answer() -> None:
     (call,) = blocks(reply([user_message("Run: x")]))
 
