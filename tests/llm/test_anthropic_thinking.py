@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dsh.llm.anthropic.route import AnthropicRoute
+from dsh.llm.anthropic.route import AnthropicRoute, ThinkingBudgets
 from dsh.llm.anthropic.thinking import Ways, known_ways
 from dsh.llm.failure import LlmError
 from tests.llm.anthropic_build import body, request, route
@@ -159,6 +159,13 @@ def test_the_effort_of_the_route_is_not_asked_of_a_model_that_does_not_think() -
     assert said("plain", settings) == {}
     assert said("plain", settings, purpose="session-title") == {}
     assert settings.effort("other") == "high"
+    assert said("m", route(thinking_style="none", thinking_off="never"), purpose="session-title") == {}
+
+
+def test_the_smallest_budget_that_the_api_takes_can_be_given() -> None:
+    settings = route(thinking_budgets=ThinkingBudgets(low=1024))
+
+    assert said("m", settings, reasoning_effort="low", max_tokens=1025)["thinking"]["budget_tokens"] == 1024
 
 
 def test_a_model_that_always_thinks_takes_no_temperature() -> None:

@@ -78,7 +78,7 @@ def _thinking(
         )
     if request.purpose == "session-title":
         return ways.without()
-    if config.temperature is not None and (ways.off == "never" or effort != "off"):
+    if config.temperature is not None and effort != "off":
         raise LlmError.of(
             "UNSUPPORTED_OPTION",
             f"temperature cannot be set while {name} thinks; leave it out"
