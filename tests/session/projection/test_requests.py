@@ -213,13 +213,15 @@ def test_another_call_meanwhile_does_not_make_a_summary_count_twice() -> None:
 
 
 def test_a_header_that_names_no_route_leaves_the_one_before_it() -> None:
-    timed = one_step()
-    timed.put("request/header", {"header": {"config": {}}, "reason": "change"})
-    timed.used(**USED)
-    timed.end_step()
+    config = {"provider": "p", "model": "m"}
+    said: list[tuple[str, Any]] = [
+        ("request/header", {"header": {"config": config}}), ("request/header", {"header": {}}),
+        ("step/start", {}), ("assistant/chunk", used(inputTokens=1)), ("step/end", {}),
+    ]  # fmt: skip
+    events = events_of(said)
 
-    assert [each.route for each in found(timed)] == [ROUTE]
-    assert list(figures(timed)["tokens"]) == [ROUTE]
+    assert [each.route for each in requests(events)] == ["p/m"]
+    assert list(fold(STATS, events).tokens) == ["p/m"]
 
 
 def test_a_row_stands_for_one_summary_and_no_more() -> None:
@@ -346,6 +348,11 @@ def test_the_dearest_tokens_there_can_be_have_a_cost_that_is_kept() -> None:
     assert kept.cost_usd == data["costUsd"] > 1e16
 
 
+def events_of(said: list[tuple[str, Any]]) -> list[SessionEvent]:
+    """Events of any shape, as a log holds them that another program wrote."""
+    return [SessionEvent(kind, seq, 0, data, None, None) for seq, (kind, data) in enumerate(said)]
+
+
 def used(**tokens: int) -> dict[str, Any]:
     return {"chunk": {"type": "usage", "usage": tokens}}
 
@@ -388,7 +395,7 @@ ANY_EVENTS = st.lists(
 @settings(max_examples=400)
 @given(ANY_EVENTS)
 def test_requests_add_up_to_the_figures_in_any_order_of_events(said: list[tuple[str, Any]]) -> None:
-    events = [SessionEvent(kind, seq, 0, data, None, None) for seq, (kind, data) in enumerate(said)]
+    events = events_of(said)
     sums: dict[str, Tokens] = {}
     for each in requests(events):
         sums[each.route] = sums.get(each.route, Tokens()) + each.tokens
