@@ -83,7 +83,7 @@ class ProviderDirectory:
             self._entries.pop(handle, None)
         self._updated()
 
-    def add_discovery(self, namespace: str, discover: Discover) -> Callable[[], None]:
+    def add_discovery(self, namespace: str, discover: Discover) -> Callable[[], object]:
         """Ask this function for the models of the routes set up in one section; how to end it.
 
         Raises:
@@ -94,12 +94,7 @@ class ProviderDirectory:
         if namespace in self._discoveries:
             raise LlmError.of("DUPLICATE_DISCOVERY", f"section {namespace!r} has a model discovery already")
         self._discoveries[namespace] = discover
-
-        def end() -> None:
-            if self._discoveries.get(namespace) is discover:
-                del self._discoveries[namespace]
-
-        return end
+        return lambda: self._discoveries.pop(namespace)
 
     async def discover(self, namespace: str, provider: str) -> tuple[ModelInfo, ...]:
         """See `LlmRegistry.discover_models`."""

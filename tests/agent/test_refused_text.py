@@ -1,5 +1,6 @@
 """The text of a reply that the model broke off: kept as an interrupted message where that is asked for."""
 
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,13 @@ import pytest
 from dsh.agent.contract import AgentOptions, ResumeAgent
 from dsh.agent.registry import AGENTS
 from dsh.capabilities.compaction import COMPACTION
+from dsh.llm.registry import LLM_STREAM
+from dsh.llm.request import LlmRequest
 from dsh.plugins import compaction_basic, session_checkpoint_policy, session_persistence_jsonl, token_meter
 from dsh.session.chunk import (
     BlockEnd,
     BlockStart,
+    Chunk,
     Finish,
     ReasoningDelta,
     TextDelta,
@@ -127,6 +131,23 @@ async def test_nothing_is_kept_unless_it_is_asked_for() -> None:
 @aio
 async def test_a_reply_that_broke_or_said_nothing_is_not_kept(reply: list[Any]) -> None:
     async with loop(reply, config=KEEP) as it:
+        agent = await it.agent()
+        await it.prompt(agent, "tell me")
+
+        assert data_of(agent.session, "assistant/message") == []
+        assert ends(agent.session)[0]["kind"] == "error"
+
+
+@aio
+async def test_a_stream_that_a_listener_breaks_leaves_no_message() -> None:
+    async def breaks(_: LlmRequest, following: Callable[[], AsyncIterator[Chunk]]) -> AsyncIterator[Chunk]:
+        async for chunk in following():
+            if isinstance(chunk, UsageChunk):
+                raise RuntimeError("listener")
+            yield chunk
+
+    async with loop(text("a page of it", usage=True), config=KEEP) as it:
+        it.ctx.on(LLM_STREAM, breaks)
         agent = await it.agent()
         await it.prompt(agent, "tell me")
 

@@ -57,12 +57,20 @@ def test_legal_streams_pass() -> None:
         (STOP, STOP),
         (STOP, USAGE),
         (Finish({"kind": "error", "failure": {"message": "m", "code": "C"}}, {"response": 1}),),
-        (BlockStart(0, "text"), BlockEnd(0, TEXT)),
     ],
 )
-def test_each_malformed_stream_trips_the_grammar(chunks: tuple[Chunk, ...]) -> None:
+def test_each_malformed_stream_trips_the_grammar_at_its_last_chunk(chunks: tuple[Chunk, ...]) -> None:
+    grammar = StreamGrammar()
+    for chunk in chunks[:-1]:
+        grammar.check(chunk)
     with pytest.raises(DshError) as caught:
-        judged(*chunks)
+        grammar.check(chunks[-1])
+    assert caught.value.code == "INVARIANT"
+
+
+def test_a_stream_without_a_finish_trips_it_at_its_end() -> None:
+    with pytest.raises(DshError) as caught:
+        judged(BlockStart(0, "text"), BlockEnd(0, TEXT))
     assert caught.value.code == "INVARIANT"
 
 

@@ -137,6 +137,15 @@ async def test_defaults_are_filled_in_and_marked() -> None:
         assert explicit.adapter_defaults == {}
 
 
+@aio
+async def test_a_model_without_a_default_effort_is_asked_with_none() -> None:
+    async with Running() as run:
+        run.llm.register_adapter(["p"], Adapter(reasoning=ReasoningInfo((EffortInfo("low", "Low"),))))
+        call = await run.llm.prepare_call(config(max_tokens=7))
+
+        assert (call.config, call.adapter_defaults) == (config(max_tokens=7), {})
+
+
 @pytest.mark.parametrize(
     ("facts", "asked", "code"),
     [

@@ -19,11 +19,19 @@ from tests.llm.build import assistant, text
 from tests.llm.registry_kit import REPLY, Adapter, Running, config, drained, failure_in, request
 
 
+def contradictory() -> LlmError:
+    """A failure whose code was changed after it was made: its other facts are not believed."""
+    error = LlmError.of("SERVER", "boom", status=500)
+    error.code = "OTHER"
+    return error
+
+
 @pytest.mark.parametrize(
     ("error", "failure"),
     [
         (LlmError.of("SERVER", "boom", status=500), {"message": "boom", "code": "SERVER", "status": 500}),
         (DshError("mine", code="OWN"), {"message": "mine", "code": "OWN"}),
+        (contradictory(), {"message": "boom", "code": "OTHER"}),
         (ValueError("odd \ud83d"), {"message": "odd \ufffd", "code": "UNKNOWN"}),
         (ValueError(), {"message": "ValueError", "code": "UNKNOWN"}),
     ],
@@ -110,10 +118,11 @@ async def test_what_a_listener_raises_is_raised() -> None:
             await drained(run.llm.stream(request(config())))
 
 
+@pytest.mark.parametrize("chunks", [[TextDelta(0, "a")], REPLY[:3]], ids=["no block", "no finish"])
 @aio
-async def test_the_grammar_is_on_and_a_broken_stream_is_raised() -> None:
+async def test_the_grammar_is_on_and_a_broken_stream_is_raised(chunks: list[Chunk]) -> None:
     async with Running() as run:
-        run.llm.register_adapter(["p"], Adapter(TextDelta(0, "a")))
+        run.llm.register_adapter(["p"], Adapter(*chunks))
         with pytest.raises(DshError) as caught:
             await drained(run.llm.stream(request(config())))
         assert caught.value.code == "INVARIANT"
@@ -181,7 +190,8 @@ async def test_images_become_a_stable_text_for_a_model_that_takes_text_only() ->
         blind, seeing = Adapter(input_modalities=("text",)), Adapter(input_modalities=("text", "image"))
         run.llm.register_adapter(["p"], blind)
         run.llm.register_adapter(["q"], seeing)
-        await drained(run.llm.stream(request(config(), message)))
+        plain = user_message("no image")
+        await drained(run.llm.stream(request(config(), message, plain)))
         await drained(run.llm.stream(request(config(provider="q"), message)))
 
         placeholder = {"type": "text", "text": "[image 01234567 left out: text only]"}
@@ -192,3 +202,4 @@ async def test_images_become_a_stable_text_for_a_model_that_takes_text_only() ->
             {**nested, "content": (placeholder,)},
         ]
         assert seeing.seen[0].messages[0] is message
+        assert blind.seen[0].messages[1] is plain
