@@ -386,12 +386,25 @@ async def test_a_model_that_the_server_does_not_know_is_told_with_route_and_name
         assert server.listings == 1
 
 
+@pytest.mark.parametrize("status", [400, 404, 422])
+@aio
+async def test_gateways_say_in_their_own_ways_that_there_is_no_such_model(status: int) -> None:
+    error = {"type": "invalid_request_error", "message": "Model `m` does not exist"}
+    refusal = {"status": status, "body": {"type": "error", "error": error}}
+    async with against(refusal, models=("m2",)) as (run, _):
+        failure = await run.failure(model="m")
+
+        assert failure["status"] == status
+        assert "route anthropic has no model 'm'" in failure["message"]
+        assert "m2" in failure["message"]
+
+
 @aio
 async def test_the_servers_models_are_listed_for_who_asks() -> None:
     async with against(models=("a", "b")) as (run, server):
         for _ in range(2):
             found = await run.llm.discover_models("llm-anthropic", "anthropic")
-        assert [info.id for info in found] == ["a", "b"]
+        assert [(info.id, info.name) for info in found] == [("a", "A"), ("b", "B")]
         assert server.listings == 1
         mounting, store = provide(run.ctx)
         await mounting
@@ -434,13 +447,19 @@ async def test_the_whole_list_is_asked_for_not_the_first_page(monkeypatch: pytes
         ({"apiKeyEnv": "K", "headers": {"Authorization": "v"}}, "apiKeyEnv"),
         ({"apiKeyEnv": "K", "headers": {"anthropic-version": "v"}}, "anthropic-version"),
         ({"apiKeyEnv": "K", "headers": {"x": "a\nb"}}, "headers"),
+        *[
+            ({"apiKeyEnv": "K", "thinkingBudgets": {name: 1023}}, "1024")
+            for name in ("low", "medium", "high")
+        ],
+        *[({"apiKeyEnv": "K", name: 0}, name) for name in ("defaultMaxTokens", "defaultContextWindow")],
+        *[
+            ({"apiKeyEnv": "K", "models": [{"id": "a", name: 0}]}, name)
+            for name in ("maxTokens", "contextWindow")
+        ],
         ({"apiKeyEnv": "K", "models": [{"id": "a"}, {"id": "a"}]}, "models holds a twice"),
         ({"apiKeyEnv": "K", "models": [{"id": " "}]}, "ids"),
-        ({"apiKeyEnv": "K", "models": [{"id": "a", "maxTokens": 0}]}, "above 0"),
         ({"apiKeyEnv": "K", "strictModels": True}, "strictModels"),
-        ({"apiKeyEnv": "K", "thinkingBudgets": {"low": 1023}}, "1024"),
         ({"apiKeyEnv": "K", "thinkingStyle": "none", "reasoningEffort": "low"}, "thinkingStyle"),
-        ({"apiKeyEnv": "K", "defaultMaxTokens": 0}, "above 0"),
         ({"apiKeyEnv": "K", "streamIdleTimeoutMs": 0}, "timeouts"),
         ({"apiKeyEnv": "K", "cacheRetention": "forever"}, "cacheRetention"),
         ({"apiKeyEnv": "K", "unknown": 1}, "unknown"),

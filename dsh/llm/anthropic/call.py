@@ -54,7 +54,7 @@ async def stream_messages(
     except LlmError as error:
         if reading is not None and (usage := reading.usage) is not None:
             yield UsageChunk(usage)  # what broke off is paid for all the same
-        if error.failure.status not in (400, 404):
+        if error.failure.status not in (400, 404, 422):
             raise
         from dsh.llm.unknown_model import is_unknown_model, told
 
