@@ -78,11 +78,12 @@ def test_wrong_requests_consume_nothing() -> None:
 
         assert post(f"{base}/completions", headers=key)[0] == 404
         assert post(f"{base}/models", headers=key)[0] == 405
+        assert post(f"{base}/models", method="GET")[0] == 401
         assert post(url, method="GET", headers=key)[0] == 405
         assert post(url)[0] == 401
         assert post(url, headers={"authorization": "Bearer x"})[0] == 401
         assert post(url, b"{nope", headers=key)[0] == 400
-        assert server.requests == []
+        assert (server.requests, server.listings) == ([], 0)
         assert post(f"{base}/any/prefix/chat/completions?x=1", headers=key)[0] == 200
 
 
@@ -146,6 +147,7 @@ def test_sessions_may_have_scripts_of_their_own() -> None:
     with MockModelServer(["success"], repeat_last=True, sessions={"s-1": own}).in_thread() as server:
         url = f"{server.base_url}/chat/completions"
         other = text_in(post(url)[1])
+        assert text_in(post(url, headers={"x-deepseek-harness-session-id": "s-2"})[1]) == other
         mine = text_in(post(url, headers={"x-deepseek-harness-session-id": "s-1"})[1])
 
         assert (mine, other) == ("mine", MockOptions().success_text)
@@ -184,6 +186,19 @@ def test_one_server_speaks_to_each_request_in_its_own_dialect() -> None:
     assert messages[1].startswith(b"event: message_start\n")
     assert foreign[0] == 500 and b"the anthropic dialect has no behaviour tool_calls_same_id" in foreign[1]
     assert [record.dialect for record in server.requests] == ["deepseek", "anthropic", "anthropic"]
+
+
+def test_what_the_server_reasoned_before_a_call_is_demanded_back() -> None:
+    call = {"id": "mock-call-1", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
+    made: dict[str, Any] = {"role": "assistant", "content": "", "tool_calls": [call]}
+    asked = json.loads(BODY)
+    result = {"role": "tool", "tool_call_id": "mock-call-1", "content": "done"}
+    with MockModelServer(["reasoning_tool_call", "success"]).in_thread() as server:
+        url = f"{server.base_url}/chat/completions"
+        post(url)
+        for reasoning, status in ({}, 400), ({"reasoning_content": MockOptions().reasoning_text}, 200):
+            messages = [*asked["messages"], {**made, **reasoning}, result]
+            assert post(url, json.dumps({**asked, "messages": messages}).encode())[0] == status
 
 
 def test_a_refused_request_is_kept_with_its_reason() -> None:
@@ -260,6 +275,17 @@ async def test_a_chunked_request_body_is_read_and_connections_are_kept() -> None
 
         assert [record.body for record in server.requests] == [{}, {}]
         assert server.connections == 1
+
+
+@aio
+async def test_a_refusal_keeps_the_connection() -> None:
+    async with MockModelServer(["server_error", "success"]) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        request = b"POST /chat/completions HTTP/1.1\r\ncontent-length: %d\r\n\r\n%b" % (len(BODY), BODY)
+        writer.write(request * 2)
+        await reader.readuntil(b"data: [DONE]")
+        writer.close()
+        assert (len(server.requests), server.connections) == (2, 1)
 
 
 def test_the_thread_ends_with_the_block() -> None:
