@@ -5,14 +5,16 @@ sessions are not mounted.
 """
 
 import gc
+import itertools
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dsh.agent.registry import AGENTS
 from dsh.capabilities.headless import HEADLESS_STARTUP, HeadlessOptions
 from dsh.capabilities.launch import APP_EXIT, LaunchEnvironment
-from dsh.capabilities.replay import REPLAY, ReplayTask, ReplayTools
+from dsh.capabilities.replay import REPLAY, ReplayReport, ReplayTask, ReplayTools
 from dsh.cli.argv import Invocation
 from dsh.cli.boot import Embedding, boot
 from dsh.cli.notice import unconfined_notice
@@ -25,16 +27,18 @@ from dsh.composition.profile import shipped
 from dsh.errors import CompositionError, DshError, UsageError
 from dsh.kernel import Context
 from dsh.persistence.view import LogView
+from dsh.session.chunk_run import ChunkRun, entry_start
 from dsh.session.message import text_of
 from dsh.session.replay.cursor import Divergence
 from dsh.session.replay.recording import Recording
 from dsh.session.verify.log import verify
+from dsh.session.vocabulary import payload_fault
 
 APP = "replay-runner"
 LAYER = ("bundles", "replay.yml")
 FAILED = 1
 NOTHING = "nothing to replay"
-_OF_REQUESTS = frozenset({"DIGEST_DIFFERS"})
+DIGEST_DIFFERS = "DIGEST_DIFFERS"
 
 
 class ReplayWish(NamedTuple):
@@ -61,13 +65,7 @@ def replayed(wish: ReplayWish) -> int:
     found = opened(wish.session, Place(wish.root, wish.profile if wish.profile != "headless" else ""))
     if found is None:
         return FAILED
-    recording = Recording(found.view.header, found.view.walk())
-    _check(recording)
-    show = as_json if wish.as_json else as_text
-    tools: ReplayTools = "live" if wish.tools == "live" else "recorded"
-    task = ReplayTask(
-        recording=recording, tools=tools, directory=directory, doubt=_doubt(found.view), show=show
-    )
+    task = task_of(found.view, directory=directory, show=as_json if wish.as_json else as_text)
     here = str(Path.cwd())
     patches = tuple(str(Path(here, patch)) for patch in wish.patches)
     if directory is not None:
@@ -75,17 +73,35 @@ def replayed(wish: ReplayWish) -> int:
 
     def provide(root: Context) -> None:
         root.provide(REPLAY, task)
-        root.provide(HEADLESS_STARTUP, HeadlessOptions(_task(recording)))
+        root.provide(HEADLESS_STARTUP, HeadlessOptions(first_prompt(task.recording)))
 
     def notices(root: Context, environment: LaunchEnvironment, composition: Composition) -> list[str]:
         text = None if directory is None else unconfined_notice(root, environment, composition)
         return [] if text is None else [text]
 
-    cwd = directory or recording.header.cwd or here
+    cwd = directory or task.recording.header.cwd or here
     embedding = Embedding(shipped(*LAYER), provide, cwd, notices, _require_no_other_app)
     watchdog = Watchdog().install()
     gc.disable()
     return boot(Invocation("boot", wish.profile, patches), watchdog, embedding)
+
+
+def task_of(
+    view: LogView, *, directory: str | None = None, show: Callable[[ReplayReport], str]
+) -> ReplayTask:
+    """What is to be replayed of a log.
+
+    Args:
+        directory: where live tools work; None for recorded ones.
+
+    Raises:
+        DshError: nothing in it can be replayed.
+    """
+    _check_payloads(view)
+    recording = Recording(view.header, view.walk())
+    _check(recording)
+    tools: ReplayTools = "recorded" if directory is None else "live"
+    return ReplayTask(recording=recording, tools=tools, directory=directory, doubt=_doubt(view), show=show)
 
 
 def _directory(wish: ReplayWish) -> str | None:
@@ -102,8 +118,21 @@ def _directory(wish: ReplayWish) -> str | None:
         )
     path = Path(wish.directory).absolute()
     if not path.is_dir():
-        raise UsageError(f"--in {wish.directory}: there is no such directory")
+        found = "that is no directory" if path.exists() else "there is no such directory"
+        raise UsageError(f"--in {wish.directory}: {found}", hint="give a copy of the files")
     return str(path.resolve())
+
+
+def _check_payloads(view: LogView) -> None:
+    """Refuse a log with an event that is not what its type says: it could not be taken apart."""
+    for entry in view.walk():
+        fault = None if isinstance(entry, ChunkRun) else payload_fault(entry.type, entry.data)
+        if fault is not None:
+            raise DshError(
+                f"session {view.header.id} cannot be replayed: seq {entry_start(entry)}: {fault}",
+                code="INVALID_EVENT",
+                hint="dsh sessions verify tells all that is wrong with the log",
+            )
 
 
 def _check(recording: Recording) -> None:
@@ -114,7 +143,8 @@ def _check(recording: Recording) -> None:
             code="NOTHING_TO_REPLAY",
             hint="dsh sessions show prints what it holds",
         )
-    if not any(event.type == "agent/inbox/spliced" for event in recording.marks):
+    begun = itertools.takewhile(lambda event: event.type != "turn/start", recording.marks)
+    if not any(event.type == "agent/inbox/spliced" for event in begun):
         raise DshError(
             f"session {recording.header.id} does not tell what came in: its log has no inbox",
             code="INPUTS_NOT_RECORDED",
@@ -131,17 +161,22 @@ def _check(recording: Recording) -> None:
 
 
 def _doubt(view: LogView) -> Divergence | None:
-    """A request whose recorded digest is not that of the log: something was changed after it was written."""
+    """The first place where the log contradicts itself: something was changed after it was written.
+
+    A replay serves what was recorded, so by itself it would not see that a prompt or a result was changed.
+    """
     for finding in verify(view).findings:
-        if finding.code in _OF_REQUESTS and finding.level == "error" and finding.seq is not None:
-            data: Any = view.event(finding.seq).data
-            return Divergence(
-                problem=f"the log is not what the model was sent: {finding.message}",
-                seq=finding.seq,
-                turn=data.get("turn"),
-                step=data.get("step"),
-                type=view.event(finding.seq).type,
-            )
+        if finding.level != "error":
+            continue
+        is_request = finding.code == DIGEST_DIFFERS
+        why = "the log is not what the model was sent" if is_request else "the log contradicts itself"
+        problem = f"{why}: {finding.code}: {finding.message}"
+        if finding.seq is None:
+            return Divergence(problem=problem)
+        event = view.event(finding.seq)
+        data: Any = event.data
+        turn, step = data.get("turn"), data.get("step")
+        return Divergence(problem=problem, seq=finding.seq, turn=turn, step=step, type=event.type)
     return None
 
 
@@ -156,8 +191,8 @@ def _require_no_other_app(root: Context) -> None:
         )
 
 
-def _task(recording: Recording) -> str:
-    """The first prompt, for rows that read it from the command line of the headless app."""
+def first_prompt(recording: Recording) -> str:
+    """What was asked first, for rows that read it from the command line of the headless app."""
     for event in recording.marks:
         if event.type == "user/message" and event.data["source"].get("kind") == "user":
             return text_of(event.data)

@@ -20,6 +20,7 @@ from tests.e2e.test_kill import AGAIN, RESUMER
 from tests.e2e.test_scenarios import LATER
 from tests.e2e.test_storage_sqlite import use
 from tests.process import wait_until
+from tests.replaying import Rows, replayed, rewritten, without_digests
 
 Answering = Callable[..., Model]
 SCENARIOS = sorted(path for path in (CORPUS / "scenarios").glob("*.json") if path.stem not in LATER)
@@ -51,24 +52,6 @@ def recorded(space: Workspace, answering: Answering, *replies: Any) -> Path:
     return log
 
 
-def rewritten(space: Workspace, log: Path, change: Callable[[list[dict[str, Any]]], None]) -> Path:
-    """A plain copy of a log with something changed."""
-    rows = log_rows(log)
-    change(rows)
-    return space.write("changed.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
-
-
-def without_digests(rows: list[dict[str, Any]]) -> None:
-    """Make the rows those of a writer that logs no digests; their places in the log stay."""
-    for row in rows:
-        if row["type"] == "request/digest":
-            row["type"] = "acme/nothing"
-
-
-def first(rows: list[dict[str, Any]], kind: str) -> dict[str, Any]:
-    return next(row for row in rows if row["type"] == kind)
-
-
 @needs_corpus
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
 def test_what_a_scenario_recorded_replays(path: Path, tmp_path: Path) -> None:
@@ -77,10 +60,10 @@ def test_what_a_scenario_recorded_replays(path: Path, tmp_path: Path) -> None:
     before = files_below(tmp_path)
 
     for log in played.logs:
-        done = replay(space, str(log))
+        done = replayed(log)
 
-        assert done.code == 0, done.stdout + done.stderr
-        assert re.fullmatch(r"session-\S+ replays as recorded: \d+ events, 1 turn, .*\n", done.stdout)
+        assert done.code == 0, done.told
+        assert re.fullmatch(r"session-\S+ replays as recorded: \d+ events, 1 turn, .*\n", done.told)
 
     assert files_below(tmp_path) == before
 
@@ -96,9 +79,9 @@ def test_live_tools_do_the_same_in_another_directory(name: str, tmp_path: Path) 
     [log] = played.logs
     recorded_in = files_below(space.work)
 
-    done = replay(space, str(log), "--tools", "live", "--in", str(other.work))
+    done = replayed(log, directory=other.work)
 
-    assert done.code == 0, done.stdout + done.stderr
+    assert done.code == 0, done.told
     assert files_below(other.work) == recorded_in == files_below(space.work)
 
 
@@ -131,102 +114,25 @@ def test_recorded_tools_touch_nothing(tmp_path: Path, answering: Answering, spac
 def test_a_replay_needs_neither_directory_nor_profile_of_then(space: Workspace, answering: Answering) -> None:
     log = recorded(space, answering, bash("pwd"), text("done"))
     elsewhere = Workspace(space.root / "elsewhere")
-    rows = log_text(log).replace(str(space.work).encode(), b"/gone/work")
-    digestless = [json.loads(line) for line in rows.splitlines()]
-    without_digests(digestless)
-    path = elsewhere.write("log.jsonl", "".join(json.dumps(row) + "\n" for row in digestless))
+    text_of_log = log_text(log).replace(str(space.work).encode(), b"/gone/work").decode()
+    path = rewritten(elsewhere.write("log.jsonl", text_of_log), without_digests)
     patch = elsewhere.write("fewer.yml", "- id: tool-bash\n  remove: true\n- id: tool-fs\n  remove: true\n")
 
-    done = replay(elsewhere, str(path), "--patch", str(patch))
+    done = replayed(path, patch)
 
-    assert done.code == 0, done.stdout + done.stderr
-    assert "note: the tools of this composition are not described as the recorded ones" in done.stdout
+    assert done.code == 0, done.told
+    assert "note: the tools of this composition are not described as the recorded ones" in done.told
 
 
 def test_retries_are_made_again_without_their_waits(space: Workspace, answering: Answering) -> None:
     slow = {**failure(429, "slow down"), "headers": {"retry-after": "0"}}
     log = recorded(space, answering, failure(500, "oops"), slow, text("done"))
 
-    found = report(space, str(log))
+    done = replayed(log)
 
-    assert found["divergence"] is None
-    assert found["compared"]["requests"] == 3
-
-
-def test_a_changed_reply_is_found_where_it_stands(space: Workspace, answering: Answering) -> None:
-    log = recorded(space, answering, text("the answer is 41"))
-
-    def change(rows: list[dict[str, Any]]) -> None:
-        first(rows, "assistant/message")["data"]["message"]["content"][0]["text"] = "the answer is 42"
-
-    changed = rewritten(space, log, change)
-    done = replay(space, str(changed))
-    found = report(space, str(changed))["divergence"]
-
-    row = first(log_rows(log), "assistant/message")
-    assert done.code == DIVERGED
-    assert (found["seq"], found["turn"], found["step"]) == (row["seq"], 1, 1)
-    assert (found["recorded"], found["replayed"]) == ("the answer is 42", "the answer is 41")
-    assert found["path"] == "data.message.content[0].text"
-    assert f"diverges at seq {row['seq']}, turn 1, step 1: assistant/message differs" in done.stdout
-
-
-def test_a_changed_result_is_found_by_the_digest_of_the_next_request(
-    space: Workspace, answering: Answering
-) -> None:
-    log = recorded(space, answering, bash("echo one"), text("done"))
-
-    def change(rows: list[dict[str, Any]]) -> None:
-        result = first(rows, "tool/result")["data"]["message"]["content"][0]
-        result["content"][0]["text"] = "two\n"
-
-    found = report(space, str(rewritten(space, log, change)))["divergence"]
-
-    digests = [row for row in log_rows(log) if row["type"] == "request/digest"]
-    assert (found["type"], found["seq"]) == ("request/digest", digests[1]["seq"])
-    assert (found["turn"], found["step"]) == (1, 2)
-
-
-def test_a_changed_prompt_is_found_where_it_enters(space: Workspace, answering: Answering) -> None:
-    log = recorded(space, answering, text("done"))
-
-    def change(rows: list[dict[str, Any]]) -> None:
-        without_digests(rows)
-        first(rows, "agent/inbox/spliced")["data"]["inserted"][0]["content"][0]["text"] = "DO THE TASK!"
-
-    found = report(space, str(rewritten(space, log, change)))["divergence"]
-
-    row = first(log_rows(log), "user/message")
-    assert (found["seq"], found["type"]) == (row["seq"], "user/message")
-    assert (found["recorded"], found["replayed"]) == ("DO THE TASK", "DO THE TASK!")
-
-
-def test_a_changed_piece_of_a_reply_is_found_before_the_digest_that_it_breaks(
-    space: Workspace, answering: Answering
-) -> None:
-    log = recorded(space, answering, bash("echo one"), text("done"))
-
-    def change(rows: list[dict[str, Any]]) -> None:
-        block = first(rows, "assistant/message")["data"]["message"]["content"][0]
-        block["arguments"] = block["arguments"].replace("echo one", "echo two")
-
-    found = report(space, str(rewritten(space, log, change)))["divergence"]
-
-    row = first(log_rows(log), "assistant/message")
-    assert (found["seq"], found["path"]) == (row["seq"], "data.message.content[0].arguments")
-
-
-def test_a_missing_event_is_a_difference(space: Workspace, answering: Answering) -> None:
-    log = recorded(space, answering, text("done"))
-
-    def change(rows: list[dict[str, Any]]) -> None:
-        first(rows, "request/context").update(type="acme/nothing", ignorable=True)
-
-    row = first(log_rows(log), "request/context")
-    found = report(space, str(rewritten(space, log, change)))["divergence"]
-
-    assert "the replay request/context" in found["problem"]
-    assert found["seq"] > row["seq"]
+    assert done.divergence is None
+    assert done.report is not None
+    assert done.report.compared.requests == 3
 
 
 def test_a_live_tool_that_says_something_else_is_a_difference(space: Workspace, answering: Answering) -> None:
@@ -299,10 +205,10 @@ def test_a_command_is_run_again(space: Workspace, answering: Answering) -> None:
     resumed(space, log.parent.name, COMMANDER)
     kinds = [row["type"] for row in log_rows(log)]
 
-    done = replay(space, str(log))
+    done = replayed(log)
 
     assert kinds.index("command/run") < kinds.index("compaction/start") < kinds.index("command/done")
-    assert done.code == 0, done.stdout + done.stderr
+    assert done.code == 0, done.told
 
 
 def test_a_summarised_history_is_summarised_again(space: Workspace, answering: Answering) -> None:
@@ -312,10 +218,10 @@ def test_a_summarised_history_is_summarised_again(space: Workspace, answering: A
     [log] = space.logs()
     kinds = [row["type"] for row in log_rows(log) if row["type"].startswith("compaction/")]
 
-    done = replay(space, str(log), "--patch", str(small))
+    done = replayed(log, small)
 
     assert kinds
-    assert done.code == 0, done.stdout + done.stderr
+    assert done.code == 0, done.told
 
 
 def test_input_in_the_middle_of_a_turn_comes_where_it_came(space: Workspace, answering: Answering) -> None:
@@ -325,10 +231,75 @@ def test_input_in_the_middle_of_a_turn_comes_where_it_came(space: Workspace, ans
     space.run("run", "--patch", str(patch), "DO THE TASK")
     [log] = space.logs()
 
-    found = report(space, str(log))
+    done = replayed(log)
 
-    assert found["divergence"] is None
-    assert found["compared"]["turns"] == 2
+    assert done.divergence is None
+    assert done.report is not None
+    assert done.report.compared.turns == 2
+
+
+NAPS = """
+import asyncio
+from dsh.session.message import user_message
+from dsh.tools.registry import TOOLS
+from dsh.tools.typed import TEXT_OUTPUT, typed_tool
+
+inject = [TOOLS]
+
+def tool(name, execute, **more):
+    return typed_tool(
+        name=name, description="A test.", parameters={}, output=TEXT_OUTPUT, execute=execute, **more
+    )
+
+def apply(ctx):
+    async def first(args, execution):
+        await asyncio.sleep(0.3)
+        return "slept"
+
+    async def other(args, execution):
+        return "awake"
+
+    async def tell(args, execution):
+        execution.defer_context(user_message("told beside it"))
+        return "told"
+
+    ctx.use(TOOLS).register(tool("first", first, concurrency_safe=True))
+    ctx.use(TOOLS).register(tool("other", other, concurrency_safe=True))
+    ctx.use(TOOLS).register(tool("tell", tell))
+"""
+
+
+def test_tools_that_overtook_an_earlier_one_overtake_it_again(space: Workspace, answering: Answering) -> None:
+    """More calls than may overlap: some were started because later ones than the first were over."""
+    space.write("naps.py", NAPS)
+    patch = space.write("naps.yml", "- insert:\n    - {id: naps, name: ./naps.py}\n")
+    names = ["first", *["other"] * 15, "tell", "tell", "other"]
+    calls = [{"id": f"c{at}", "name": name, "args": ["{}"]} for at, name in enumerate(names)]
+    answering({"tools": calls}, text("done"))
+    assert space.run("run", "--patch", str(patch), "DO THE TASK").code == 0
+    [log] = space.logs()
+    kinds = [row["type"] for row in log_rows(log) if row["type"] in ("tool/call", "tool/result")]
+
+    done = replayed(log)
+
+    assert kinds[:16] == ["tool/call"] * 16
+    assert done.code == 0, done.told
+
+
+def test_a_log_whose_first_turn_has_no_input_is_refused_although_a_later_one_has(
+    space: Workspace, answering: Answering
+) -> None:
+    log = recorded(space, answering, text("done"))
+    resumed(space, log.parent.name)
+
+    def change(rows: Rows) -> None:
+        for row in rows[: next(at for at, row in enumerate(rows) if row["type"] == "turn/end")]:
+            if row["type"] == "agent/inbox/spliced":
+                row.update(type="acme/nothing", ignorable=True)
+
+    done = replayed(rewritten(log, change))
+
+    assert done.told.startswith("INPUTS_NOT_RECORDED: ")
 
 
 def test_a_signal_that_dropped_what_waited_drops_it_again(space: Workspace, answering: Answering) -> None:
@@ -341,10 +312,10 @@ def test_a_signal_that_dropped_what_waited_drops_it_again(space: Workspace, answ
     assert finish(process).code == 143
     [log] = space.logs()
 
-    done = replay(space, str(log))
+    done = replayed(log)
 
     assert any(row.get("data", {}).get("outcome") == "canceled" for row in log_rows(log))
-    assert done.code == 0, done.stdout + done.stderr
+    assert done.code == 0, done.told
 
 
 def test_a_session_in_a_database_replays(space: Workspace, answering: Answering) -> None:
@@ -366,7 +337,7 @@ def test_a_run_at_its_limit_replays_without_the_limit(space: Workspace, answerin
     assert space.run("run", "--patch", str(patch), "DO THE TASK").code == 5
     [log] = space.logs()
 
-    assert report(space, str(log))["divergence"] is None
+    assert replayed(log).divergence is None
 
 
 def test_an_app_of_the_profile_is_refused(space: Workspace, answering: Answering) -> None:
@@ -406,12 +377,14 @@ def test_an_interrupted_replay_ends_with_the_code_of_the_signal(
         (["last", "--tools", "live"], 2, "error: --tools live needs --in DIR"),
         (["last", "--in", "."], 2, "error: --in is for live tools"),
         (["last", "--tools", "live", "--in", "none"], 2, "error: --in none: there is no such directory"),
+        (["last", "--tools", "live", "--in", "file"], 2, "error: --in file: that is no directory"),
         (["last", "--profile", "none"], 3, "dsh: profile 'none' does not exist"),
         ([], 2, "error: "),
     ],
 )
 def test_what_cannot_be_replayed_is_told(tmp_path: Path, words: list[str], code: int, line: str) -> None:
     space = Workspace(tmp_path)
+    space.write("file", "")
     before = files_below(tmp_path)
 
     done = replay(space, *words)
@@ -430,11 +403,11 @@ def test_what_cannot_be_replayed_is_told(tmp_path: Path, words: list[str], code:
         ("acp-agent-handshake-session.jsonl", "NOTHING_TO_REPLAY"),
     ],
 )
-def test_a_log_without_inputs_is_refused_by_name(tmp_path: Path, log: str, code: str) -> None:
-    done = replay(Workspace(tmp_path), str(CORPUS / "fixtures" / log))
+def test_a_log_without_inputs_is_refused_by_name(log: str, code: str) -> None:
+    done = replayed(CORPUS / "fixtures" / log)
 
-    assert (done.code, done.stdout) == (1, "")
-    assert done.stderr.startswith(f"dsh: {code}: ")
+    assert (done.code, done.report) == (1, None)
+    assert done.told.startswith(f"{code}: ")
 
 
 @needs_corpus
@@ -449,7 +422,7 @@ def test_a_log_without_inputs_is_refused_by_name(tmp_path: Path, log: str, code:
         "runs/cut-then-ok.jsonl",
     ],
 )
-def test_sessions_of_the_original_replay(tmp_path: Path, log: str) -> None:
-    done = replay(Workspace(tmp_path), str(CORPUS / log))
+def test_sessions_of_the_original_replay(log: str) -> None:
+    done = replayed(CORPUS / log)
 
-    assert done.code == 0, done.stdout + done.stderr
+    assert done.code == 0, done.told

@@ -24,6 +24,10 @@ PATIENCE = 50
 OVERFLOW = "CONTEXT_WINDOW_EXCEEDED"
 NOTABLY_MORE = 1.4
 """A part that is halved had about twice as many messages."""
+SUMMARY_NOTE = (
+    "a summary was asked of more than the recorded one took in; that was refused as too large, "
+    "as it must have been when it was recorded"
+)
 
 
 class Player(Protocol):
@@ -33,14 +37,12 @@ class Player(Protocol):
 
     def diverged(self, problem: str) -> None: ...
 
-    def give_up(self) -> None: ...
-
 
 class RecordedModel:
     """Serves all calls of a replay. State: the life it answers, and the calls of that life to come."""
 
-    def __init__(self, recording: Recording, calls: Sequence[Call]) -> None:
-        self._calls = calls
+    def __init__(self, recording: Recording, calls: Sequence[Call], notes: dict[str, None]) -> None:
+        self._calls, self._notes = calls, notes
         self._models = recorded_models(recording.marks)
         self._policy = _policy(recording)
         self._summarised = {
@@ -86,6 +88,7 @@ class RecordedModel:
         if player is None:
             raise LlmError.of("ABORTED", "no session is being replayed")
         if self._is_too_large(request):
+            self._notes[SUMMARY_NOTE] = None
             raise LlmError.of(OVERFLOW, "more is to be summarised than the recorded summary took in")
         try:
             call = self._script.take(request)
@@ -101,7 +104,7 @@ class RecordedModel:
         player.feed()
         _check(signal)
         if isinstance(entry, Hang):
-            await self._silence(player, call, signal)
+            await self._silence(player, signal)
         if isinstance(entry, Throw):
             raise LlmError(entry.failure)
 
@@ -119,9 +122,8 @@ class RecordedModel:
             and len(request.messages) > 2 + taken * NOTABLY_MORE
         )
 
-    async def _silence(self, player: Player, call: Call, signal: CancelToken) -> None:
-        if call.cut == "crashed":
-            player.give_up()
+    async def _silence(self, player: Player, signal: CancelToken) -> None:
+        """A reply that breaks off: a cancellation follows, or the recording is at its end."""
         for _ in range(PATIENCE):
             await asyncio.sleep(0)
             player.feed()

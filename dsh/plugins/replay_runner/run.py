@@ -49,7 +49,7 @@ class ReplayRun:
     async def _replay(self) -> int | None:
         recording = self._task.recording
         calls = recorded_calls(recording.entries, start=recording.header.seed_length or 0)
-        model = RecordedModel(recording, calls)
+        model = RecordedModel(recording, calls, self._notes)
         model.register(self._ctx.use(LLM))
         self._ctx.on(LLM_STREAM, model.serve)
         divergence: Divergence | None = None

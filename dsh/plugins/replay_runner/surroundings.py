@@ -5,7 +5,7 @@ composition and the user, not from the loop. A replay is given them; where the c
 else, that is noted and is no difference.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from dsh.agent.contract import (
@@ -158,29 +158,33 @@ class Surroundings:
     # -- what was recorded -----------------------------------------------------------------------
 
     def _entering(self, step: PreStep, composed: Sequence[Message]) -> Sequence[Message]:
-        """The messages that enter a step: those of rows that add to it as they were, such as a file's text.
+        """The messages that enter a step: as composed, where rows add to it what they added, such as a file's
+        text; else with what was added then, in the order of then.
 
         What was claimed from the inbox is not touched, nor is a snapshot that the loop has made.
         """
         recorded = self._entered()
         claimed = {message["id"]: message for message in step.messages}
         ids = {message["id"] for message in recorded}
-        if any(message["id"] in claimed and message["id"] not in ids for message in composed):
+        if not recorded or any(m["id"] in claimed and m["id"] not in ids for m in composed):
             return composed
-        snapshots = {id(message): message for message in composed if _is_runtime_context(message)}
-        snapshot = next(iter(snapshots.values()), None)
+        snapshots = [message for message in composed if _is_runtime_context(message)]
+        known = [message for message in recorded if _is_runtime_context(message)]
+        self._note(CONTEXT_NOTE, json_equal(_texts(snapshots), _texts(known)))
+        own = {*claimed, *(message["id"] for message in (*snapshots, *known))}
+        is_same = json_equal(_added(composed, own), _added(recorded, own))
+        self._note(MESSAGES_NOTE, is_same)
+        if is_same:
+            return composed
         out: list[Message] = []
         for message in recorded:
             if _is_runtime_context(message):
-                out += [] if snapshot is None else [snapshot]
-            elif message["id"] in claimed or message["source"].get("kind") != "user":
-                out.append(claimed.get(message["id"], message))
-        if not out:
-            return composed
-        added = [m["content"] for m in out if m["id"] not in claimed and m is not snapshot]
-        adds = [m["content"] for m in composed if m["id"] not in claimed and m is not snapshot]
-        self._note(MESSAGES_NOTE, json_equal(added, adds))
-        return out
+                out += snapshots[:1]
+            elif message["id"] in claimed:
+                out.append(claimed[message["id"]])
+            elif message["source"].get("kind") != "user":
+                out.append(message)
+        return out or composed
 
     def _entered(self) -> list[Message]:
         """The messages that entered the step that comes next."""
@@ -235,6 +239,15 @@ def _is_snapshot(event: SessionEvent) -> bool:
 def _is_runtime_context(message: Message) -> bool:
     source = message["source"]
     return (source.get("kind"), source.get("plugin")) == ("plugin", RUNTIME_CONTEXT_OWNER)
+
+
+def _texts(messages: Iterable[Message]) -> list[Any]:
+    return [message["content"] for message in messages]
+
+
+def _added(messages: Iterable[Message], own: Collection[str]) -> list[Any]:
+    """What rows say in these messages, without those that are the loop's own."""
+    return [[m["content"], m["source"]] for m in messages if m["id"] not in own]
 
 
 def _sections(event: SessionEvent) -> tuple[PromptSection, ...]:

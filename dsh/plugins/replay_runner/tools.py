@@ -30,7 +30,9 @@ from dsh.tools.registry import TOOLS
 
 SPLICED = "agent/inbox/spliced"
 PATIENCE = 300
-"""Turns of the event loop that a result waits until it is its turn."""
+"""Turns of the event loop in which nothing comes that a result waits for before its turn."""
+CROWDED = 30
+"""Turns of the event loop after which a call that has to start is taken to wait for room."""
 
 
 class Feeder(Protocol):
@@ -39,8 +41,6 @@ class Feeder(Protocol):
     cursor: Cursor
 
     def feed(self, *, in_body: bool = False) -> None: ...
-
-    def give_up(self) -> None: ...
 
     def diverged(self, problem: str) -> None: ...
 
@@ -59,6 +59,10 @@ class RecordedTools:
         """What is known of each tool, by name."""
         self._concluding: set[int] = set()
         """Seqs of results after which the turn ended although the model had not answered them."""
+        self._followers: set[int] = set()
+        """Seqs of results that came with the one before them: their tools may have been over long before."""
+        self._waiting: set[int] = set()
+        """Seqs of the results whose tools are at work."""
         self._read(recording, life)
 
     def _read(self, recording: Recording, life: Life) -> None:
@@ -70,6 +74,8 @@ class RecordedTools:
             if event.type == SPLICED and told is not None and data["inserted"]:
                 told += [m for m in data["inserted"] if m["source"].get("kind") != "user"]
                 continue
+            if told is not None and event.type == "tool/result":
+                self._followers.add(event.seq)
             told = self._contexts.setdefault(event.seq, []) if event.type == "tool/result" else None
             if event.type == "request/header":
                 self._called |= {tool["name"]: dict(tool) for tool in data["header"].get("tools") or ()}
@@ -117,7 +123,7 @@ class RecordedTools:
         result = waiting.popleft()
         if result is None:
             await self._until(None, execution)
-            self._feeder.give_up()
+            self._feeder.diverged("a tool is at work that had no result, and the recording goes on")
             return ToolFailure.of("the result of this call was not recorded")
         await self._until(result.seq, execution)
         self._given[execution.token] = result
@@ -137,13 +143,30 @@ class RecordedTools:
 
     async def _until(self, seq: int | None, execution: ToolExecution) -> None:
         """Give what came while the tool ran, and let earlier results pass."""
-        feeder = self._feeder
-        for _ in range(PATIENCE):
-            feeder.feed(in_body=True)
-            is_reached = seq is not None and feeder.cursor.position >= seq
-            if is_reached or execution.signal.cancelled or feeder.cursor.divergence is not None:
-                return
-            await asyncio.sleep(0)
+        feeder, cursor = self._feeder, self._feeder.cursor
+        position, idle = cursor.position, 0
+        if seq is not None:
+            self._waiting.add(seq)
+        try:
+            while idle < PATIENCE:
+                feeder.feed(in_body=True)
+                is_reached = seq is not None and cursor.position >= seq
+                if is_reached or execution.signal.cancelled or cursor.divergence is not None:
+                    return
+                if idle and idle % CROWDED == 0 and self._makes_room(seq):
+                    return
+                await asyncio.sleep(0)
+                idle = idle + 1 if cursor.position == position else 0
+                position = cursor.position
+        finally:
+            self._waiting.discard(seq or 0)
+
+    def _makes_room(self, seq: int | None) -> bool:
+        """Whether this tool was over before earlier ones were, so that another could start in its place."""
+        expected = self._feeder.cursor.expected_event
+        over = (self._waiting & self._followers) - {min(self._waiting, default=0)}
+        is_call = expected is not None and expected.type == "tool/call"
+        return is_call and seq == min(over, default=None)
 
 
 def _stand_in(known: dict[str, Any], feeder: Feeder) -> ToolDefinition:
@@ -153,6 +176,7 @@ def _stand_in(known: dict[str, Any], feeder: Feeder) -> ToolDefinition:
         return {"content": []}
 
     def resources(arguments: object, call: object) -> Resources | None:
+        feeder.feed()
         expected = feeder.cursor.expected_event
         return Resources() if expected is not None and expected.type == "tool/call" else None
 
