@@ -20,6 +20,7 @@ from dsh.testing.mock_server import __main__ as program
 from dsh.testing.mock_server.behaviour import ALL_BEHAVIOURS
 from dsh.testing.mock_server.dialect.anthropic import ANTHROPIC
 from dsh.testing.mock_server.dialect.chat import OPENAI
+from dsh.testing.mock_server.plan import Pause, Reset
 from tests.aio import aio
 
 BODY = b'{"model": "m", "stream": true, "messages": [{"role": "user", "content": "hi"}]}'
@@ -172,6 +173,14 @@ def test_a_scripted_reply_is_played_as_written() -> None:
     assert events[-1]["usage"] == {"prompt_tokens": 1}
     with pytest.raises(ValueError, match=r"unknown field `txt`.*members are: reasoning"):
         scripted({"txt": []})
+
+
+def test_a_scripted_reply_may_pause_break_off_and_be_raw() -> None:
+    steps = scripted({"raw": ["a\udcff", "b"], "delay_ms": 7, "cut": True}).steps
+    assert steps == (b"a\xff", Pause(7), b"b", Pause(7), Reset())
+    assert scripted({"raw": ["a"]}).steps == (b"a",)
+    blank = [scripted({"tools": [{"id": "c", "name": "t", **call}]}).sent() for call in ({}, {"args": []})]
+    assert [sent.count(b'"arguments":""') for sent in blank] == [2, 1]
 
 
 def test_one_server_speaks_to_each_request_in_its_own_dialect() -> None:
