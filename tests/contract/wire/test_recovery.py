@@ -7,7 +7,7 @@ import pytest
 
 from dsh.agent.contract import AGENT_REQUEST_ERROR, RequestFailed, RetryRequest
 from dsh.session.verify.log import verify
-from dsh.testing.mock_server.part import Text, whole
+from dsh.testing.mock_server.part import FaultKind, Text, whole
 from tests.agent.kit import ends, short
 from tests.aio import aio_in_virtual_time
 from tests.contract.wire.outcomes import failures
@@ -24,6 +24,7 @@ from tests.contract.wire.recovery import (
 from tests.contract.wire.wires import WIRES, Wire, over_wires
 
 LIMIT = {"maxProviderDelayMs": 3000}
+REQUEST_ID = {"deepseek": "x-request-id", "openai": "x-request-id", "anthropic": "request-id"}
 FAULTS = [
     pytest.param(wire, behaviour, id=f"{wire.name}-{behaviour}")
     for wire in WIRES
@@ -92,9 +93,15 @@ async def test_an_answer_is_asked_for_once(wire: Wire, behaviour: str) -> None:
 
 
 @over_wires
+@pytest.mark.parametrize("kind", ["rate_limit", "service_unavailable", "overloaded"])
 @pytest.mark.parametrize(
     ("limit", "asked_s", "mode", "wait_ms"),
     [
+        ({}, "0", "normal", 500),
+        ({}, "-5", "normal", 500),
+        ({}, "3.5", "normal", 500),
+        ({}, "abc", "normal", 500),
+        ({}, "Wed, 21 Oct 2015 07:28:00 GMT", "normal", 500),
         ({}, 20, "normal", 20_000),
         ({}, 300, "normal", 300_000),
         ({}, 301, "normal", None),
@@ -109,19 +116,24 @@ async def test_an_answer_is_asked_for_once(wire: Wire, behaviour: str) -> None:
 )
 @aio_in_virtual_time
 async def test_the_servers_wait_below_at_and_above_the_limit(
-    wire: Wire, limit: dict[str, Any], asked_s: int, mode: str, wait_ms: float | None
+    wire: Wire, kind: FaultKind, limit: dict[str, Any], asked_s: int | str, mode: str, wait_ms: float | None
 ) -> None:
-    refusal = wire.error("rate_limit", headers={"retry-after": str(asked_s)})
+    refusal = wire.error(kind, headers={"retry-after": str(asked_s), REQUEST_ID[wire.name]: "req-9"})
     async with looped(wire, [refusal, wire.plan(whole(Text("yes")))], {"mode": mode, **limit}) as it:
         await it.prompt("go")
         [end] = ends(it.agent.session)
 
         if wait_ms is None:
             assert f"{asked_s} s" in end["error"]["message"]
-            assert end["error"]["providerRetryAfterMs"] == asked_s * 1000
+            assert end["error"]["providerRetryAfterMs"] == int(asked_s) * 1000
+            assert (end["error"]["requestId"], end["error"]["status"]) == ("req-9", refusal.status)
             assert len(it.sent) == 1
             return
         assert end == {"kind": "completed"}
+        [row] = it.rows("llm/retry")
+        told = {"providerRetryAfterMs": asked_s * 1000} if isinstance(asked_s, int) else {}
+        facts = {key: value for key, value in row["failure"].items() if key not in ("message", "code")}
+        assert facts == {"status": refusal.status, **told, "requestId": "req-9"}
         first, second = it.sent
         assert second.at_s - first.at_s == pytest.approx(wait_ms / 1000)
 

@@ -10,8 +10,11 @@ from tests.aio import aio
 from tests.contract.wire.wires import Wire, in_memory, over_wires
 
 
+KINDS = pytest.mark.parametrize("kind", ["rate_limit", "service_unavailable", "overloaded"])
+
+
 @over_wires
-@pytest.mark.parametrize("kind", ["rate_limit", "service_unavailable", "overloaded"])
+@KINDS
 @pytest.mark.parametrize(
     ("headers", "wait_ms"),
     [
@@ -38,17 +41,21 @@ async def test_what_the_headers_ask_for_is_part_of_the_failure(
 
 
 @over_wires
+@KINDS
 @aio
-async def test_a_date_is_a_wait_from_now(wire: Wire) -> None:
+async def test_a_date_is_a_wait_from_now(wire: Wire, kind: FaultKind) -> None:
     headers = {"retry-after": email.utils.formatdate(time.time() + 60, usegmt=True)}
-    async with in_memory(wire, wire.error("rate_limit", headers=headers)) as line:
+    async with in_memory(wire, wire.error(kind, headers=headers)) as line:
         assert 50_000 < (await line.ask()).failure["providerRetryAfterMs"] <= 60_000
 
 
 @over_wires
+@KINDS
 @aio
-async def test_a_wait_beyond_the_limit_is_named_with_the_key_that_limits_it(wire: Wire) -> None:
-    async with in_memory(wire, wire.error("rate_limit", headers={"retry-after": "86400"})) as line:
+async def test_a_wait_beyond_the_limit_is_named_with_the_key_that_limits_it(
+    wire: Wire, kind: FaultKind
+) -> None:
+    async with in_memory(wire, wire.error(kind, headers={"retry-after": "86400"})) as line:
         message = (await line.ask()).failure["message"]
 
         assert "86400 s" in message and "maxProviderDelayMs" in message
