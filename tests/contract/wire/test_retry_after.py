@@ -9,7 +9,6 @@ from dsh.testing.mock_server.part import FaultKind
 from tests.aio import aio
 from tests.contract.wire.wires import Wire, in_memory, over_wires
 
-
 KINDS = pytest.mark.parametrize("kind", ["rate_limit", "service_unavailable", "overloaded"])
 
 
