@@ -11,7 +11,6 @@ from dsh.kernel import Context
 from dsh.llm.chat.openai import OpenAiAdapter
 from dsh.llm.chat.route import ChatRoute, RouteSettings
 from dsh.llm.directory import ConfigurableProvider
-from dsh.llm.failure import LlmError
 from dsh.llm.registry import LLM, RouteHandle
 from dsh.llm.transport.credential import ContextKeys, hide_key
 
@@ -55,11 +54,7 @@ def apply(ctx: Context, config: Config) -> None:
 
     def serve(now: Config) -> None:
         before, adapter.routes = adapter.routes, routes_of(now, adapter.routes)
-        try:
-            register(before)
-        except LlmError:
-            adapter.routes = before
-            raise
+        register(before)
         for route in now.providers.values():
             if route.api_key_env is not None and route.api_key_env not in hidden:
                 hidden.add(route.api_key_env)

@@ -49,7 +49,7 @@ def message(
 )
 def test_a_refusal_names_the_key_that_answers_it(said: str, dialect: Dialect, key: str) -> None:
     assert message(said, dialect) == f"{said.rstrip('. ')} (for route lab, set {key})"
-    assert message(said, dialect, status=422) is not None
+    assert message(said, dialect, 422, "HTTP_422") is not None
 
 
 @pytest.mark.parametrize(

@@ -288,3 +288,15 @@ def test_a_message_that_cannot_be_sent_leaves_nothing_of_itself_behind() -> None
 
     again = (*start, user("on"))
     assert known.members(None, again) == WireHistory(spoken, HERE).members(None, again)
+
+
+def test_what_could_not_be_put_into_words_leaves_nothing_behind() -> None:
+    bridged = dialect(assistantAfterTool=True)
+    history, start = WireHistory(bridged, HERE), (user("a"),)
+    image = user_message([{"type": "image", "attachment": {}}])
+    history.members(None, start)
+    with pytest.raises(LlmError, match="image"):
+        history.members(None, (*start, said(tool_call()), result("c1", "r"), image))
+
+    after = (*start, user("b"))
+    assert history.members(None, after) == WireHistory(bridged, HERE).members(None, after)

@@ -147,3 +147,9 @@ def test_a_route_may_take_such_replies_as_they_are() -> None:
     rules = ReplyRules(detect_leaked_calls=False)
 
     assert reason(translate(delta("stop", content=V31), rules=rules)) == {"kind": "stop"}
+
+
+def test_a_leak_in_reasoning_beside_blank_text_is_all_that_the_reply_says() -> None:
+    chunks = translate(delta(reasoning_content=V31), delta("stop", content=" \n"))
+
+    assert reason(chunks)["failure"]["code"] == "MALFORMED_RESPONSE"

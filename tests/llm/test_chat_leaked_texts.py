@@ -46,6 +46,7 @@ WORDS = [
     f"```\n{QWEN}\n```",
     f"~~~xml\n{HERMES}\n~~~",
     f"````markdown\n```\n{V31}\n```\n````",
+    "````\n```\n<tool_call>\n<function=bash>\n<parameter=command>\n````",
     f"1. Put this into the prompt:\n\n   ```\n   {V31}\n   ```",
     f"```diff\n-{V31}\n+{CALL}\n```\n",
     f"--- a/sample.txt\n+++ b/sample.txt\n@@ -0,0 +1 @@\n+{V31}",
@@ -69,6 +70,8 @@ WORDS = [
     f"The log says:\n\n{CALL}\n\nso I restarted the server with --tool-call-parser deepseek_v4.",
     f"{QWEN}\n\nThis is what the model sent; the parser expects JSON.",
     f"{HERMES} is what it looks like.",
+    f"INFO reply=Let me look.\\n{V31}",
+    f"<|channel|>commentary to=functions.bash<|message|>{ARGUMENTS}<|call|>\n\nThat is what the server sent.",
     f"Before:\n{V31}\nAfter:\n{CALL}\nBoth are tested.",
     '[TOOL_CALLS] [{"name": "bash", "arguments": {}}]'.join(("`", "`")),
     # tables and lists

@@ -388,6 +388,14 @@ def test_two_calls_stay_two_calls(payloads: list[bytes]) -> None:
             id="empty id and name",
         ),
         pytest.param([calls(fragment({}, name="read", index=0, id="c1"))], id="object for arguments"),
+        pytest.param(
+            [calls(fragment("{", name="read", index=0, id="c1")), calls(fragment("}", index=0, id="c9"))],
+            id="another id without a name",
+        ),
+        pytest.param(
+            [calls(fragment("{", name="read", id="c1")), calls(fragment("}", name="read"))],
+            id="name again, no index",
+        ),
     ],
 )
 def test_one_call_stays_one_call(payloads: list[bytes]) -> None:

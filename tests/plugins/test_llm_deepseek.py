@@ -65,12 +65,14 @@ async def test_identity_goes_out_only_where_it_is_asked_for(tmp_path: Path) -> N
         run.ctx.provide(HOME_PATH, lambda *parts: tmp_path.joinpath(*parts))
         await run.ask(session_id="s-1")
         await run.ask(session_id="s-1", purpose="compaction")
-        first, second = (request.headers for request in server.requests)
+        await run.ask(session_id="s-1", purpose="session-title")
+        first, second, title = (request.headers for request in server.requests)
 
         assert first["x-deepseek-harness-session-id"] == "s-1"
         assert first["x-deepseek-harness-user-id"] == second["x-deepseek-harness-user-id"]
         assert "x-deepseek-harness-compact" not in first
         assert second["x-deepseek-harness-compact"] == "1"
+        assert "x-deepseek-harness-compact" not in title
         file = tmp_path / ".anonymous-user-id"
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
@@ -579,3 +581,10 @@ async def test_every_framing_that_the_standard_allows_reads_the_same() -> None:
         for _cut in cuts:
             chunks = await run.ask()
             assert (text_of(chunks), reason_of(chunks)) == ("AB", {"kind": "stop"})
+
+
+@aio
+async def test_a_refused_member_is_told_in_the_servers_words_for_there_is_no_switch_to_name() -> None:
+    said = "stream_options: Extra inputs are not permitted"
+    async with against({"status": 400, "body": {"error": {"message": said}}}) as (run, _):
+        assert failure_of(await run.ask())["message"] == said

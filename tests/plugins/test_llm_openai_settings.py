@@ -12,6 +12,7 @@ from dsh.capabilities.launch import LAUNCH_ENVIRONMENT
 from dsh.capabilities.subprocess import SUBPROCESS
 from dsh.composition.environment import Environment
 from dsh.kernel import Context
+from dsh.kernel.schema import resolve_config
 from dsh.llm.registry import LLM
 from dsh.llm.request import LlmCallConfig, LlmRequest
 from dsh.plugins import llm, llm_deepseek, llm_openai
@@ -137,3 +138,14 @@ async def test_the_variable_of_each_key_is_kept_from_child_processes_once() -> N
         added = {"providers": {"d": usual("http://x", apiKeyEnv="GATEWAY_KEY")}}
         await edit(run.ctx, store, "llm-openai", added)
         assert service.hidden == ["OPENAI_API_KEY", "GATEWAY_KEY"]
+
+
+def test_a_route_of_which_nothing_changed_keeps_what_is_remembered_of_it() -> None:
+    def config(name: str) -> llm_openai.Config:
+        return resolve_config(llm_openai.Config, {"providers": {"a": usual(), "b": usual(displayName=name)}})
+
+    before = llm_openai.routes_of(config("x"), {})
+    after = llm_openai.routes_of(config("y"), before)
+
+    assert after["a"] is before["a"]
+    assert after["b"] is not before["b"]

@@ -20,7 +20,7 @@ def advised(error: LlmError, route: str, dialect: Dialect) -> LlmError | None:
 
 
 def _key(failure: LlmFailure, dialect: Dialect) -> str | None:
-    if failure.status not in (400, 422) or failure.code != "INVALID_REQUEST":
+    if failure.code not in ("INVALID_REQUEST", "HTTP_422"):
         return None
     said = failure.message.lower()
     if "reasoning_effort" in said and "tools" in said:

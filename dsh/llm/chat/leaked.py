@@ -60,7 +60,6 @@ _CLOSE = re.compile(
     r"|</(?:(?:function|tool)_calls|(?:minimax:)?tool_call|function|invoke)>|<\|call\|>",
     re.ASCII,
 )
-_SPECIAL = re.compile(rf"<{_BAR}(?:end{_JOIN}of{_JOIN}sentence|im_end|eot_id){_BAR}>")
 _FENCE = re.compile(r"^[ \t]{0,3}(`{3,}|~{3,})[^\n]*$", re.MULTILINE)
 _ASIDE = re.compile(r" {4,}|[ \t]*\t|[ \t]*(?:[>+#*-]|//)[>+#*\s-]*")
 _QUOTES = "\"'`\u201c\u2018\u00ab\u300c\u300e\u300a\u3010\uff08(["
@@ -70,7 +69,6 @@ _LOOK_BACK_CHARS = 2000
 
 def is_leaked_call(text: str) -> bool:
     """Whether the text of a reply holds a tool call in markup, and not words about one."""
-    text = _SPECIAL.sub("", text)
     closings = [found.end() for found in _CLOSE.finditer(text)]
     closed_at = closings[-1] if closings else 0
     rest = text[closed_at:].strip()
