@@ -16,7 +16,7 @@ from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.bench import CHUNKS, REPOSITORY, Bench, arguments, server, stream
+from benchmarks.bench import CHUNKS, FEW_RUNS, REPOSITORY, Bench, arguments, server, stream
 from benchmarks.measure import machine
 
 RESULTS = REPOSITORY / "benchmarks" / "results.md"
@@ -33,6 +33,17 @@ class Row(NamedTuple):
     original: str
 
 
+def alone(module: str, *words: str) -> str:
+    """What a benchmark that measures within its own process prints."""
+    command = [sys.executable, "-m", f"benchmarks.{module}", *words]
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+
+
+def named(printed: str) -> dict[str, float]:
+    """Figures that were printed by name, one a line."""
+    return {name: float(value) for name, value in map(str.split, printed.splitlines())}
+
+
 def turns(bench: Bench) -> float:
     """How ten times the steps, each with a bash call, compare in CPU time."""
     none = bench.job("text-1")
@@ -42,27 +53,13 @@ def turns(bench: Bench) -> float:
 
 def opening() -> str:
     """In process: open the log of the chunk benchmark and derive its messages."""
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.open_log"],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    events, rows, spent = done.stdout.split()
+    events, rows, spent = alone("open_log").split()
     return f"{float(spent):.0f} ms ({events} events, {rows} rows)"
 
 
 def kernel() -> list[Row]:
     """In process: rows mounted and disposed of, events dispatched (`benchmarks.mounting`)."""
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.mounting"],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    mount, dispose, growth, emit = map(float, done.stdout.split())
+    mount, dispose, growth, emit = map(float, alone("mounting").split())
     return [
         Row(
             "in process: mount 1,000 rows, and dispose of them, for each",
@@ -77,14 +74,7 @@ def kernel() -> list[Row]:
 
 def sessions() -> list[Row]:
     """In process: stored sessions opened, listed and written (`benchmarks.sessions`)."""
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.sessions"],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found = {name: float(value) for name, value in map(str.split, done.stdout.splitlines())}
+    found = named(alone("sessions"))
 
     def flush(name: str) -> str:
         return f"{found[f'flush_{name}_us']:.0f} µs, {found[f'flush_{name}_growth']:.1f} times"
@@ -115,14 +105,7 @@ def sessions() -> list[Row]:
 
 def steps(base_url: str) -> list[Row]:
     """In process: a thousand steps in one session, two hundred agents at once (`benchmarks.steps`)."""
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.steps", "--server", base_url],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found = {name: float(value) for name, value in map(str.split, done.stdout.splitlines())}
+    found = named(alone("steps", "--server", base_url))
     flat = "at most 1.1 times"
     return [
         Row(
@@ -277,7 +260,8 @@ def main() -> None:
     if options.write:
         RESULTS.write_text(
             f"# Benchmark results\n\n{date.today().isoformat()}, {machine()}.\n"
-            f"Medians of {options.runs} whole processes unless a row says otherwise: "
+            f"Medians of {options.runs} whole processes, of {FEW_RUNS} for {CHUNKS * 10:,} chunks and for "
+            "arguments; rows in process take the quick ones of several: "
             f"`python -m benchmarks --install --write`.\n\n{text}\n",
             encoding="utf-8",
         )

@@ -13,6 +13,8 @@ from benchmarks.measure import Figures, measure
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CHUNKS = 50_000
+FEW_RUNS = 3
+"""Of what takes long."""
 ROUTES = {"deepseek": "deepseek-official", "openai": "openai-compatible", "anthropic": "anthropic"}
 """The route that speaks each wire format."""
 
@@ -67,7 +69,7 @@ class Stream(NamedTuple):
 def stream(bench: Bench, wire: str = "deepseek") -> Stream:
     """The cost of a chunk of text."""
     one, some = bench.job("text-1", wire=wire), bench.job(f"text-{CHUNKS}", wire=wire)
-    many = bench.job(f"text-{CHUNKS * 10}", wire=wire, runs=3)
+    many = bench.job(f"text-{CHUNKS * 10}", wire=wire, runs=FEW_RUNS)
     return Stream(
         *_each(some, one, CHUNKS - 1),
         growth=(many.cpu_s - one.cpu_s) / (some.cpu_s - one.cpu_s),
@@ -78,8 +80,8 @@ def stream(bench: Bench, wire: str = "deepseek") -> Stream:
 def arguments(bench: Bench, wire: str) -> str:
     """The cost of one fragment of a tool call's arguments."""
     one, some = (
-        bench.job("arguments-1", wire=wire, runs=3),
-        bench.job(f"arguments-{CHUNKS}", wire=wire, runs=3),
+        bench.job("arguments-1", wire=wire, runs=FEW_RUNS),
+        bench.job(f"arguments-{CHUNKS}", wire=wire, runs=FEW_RUNS),
     )
     cpu_us, kept_kib = _each(some, one, CHUNKS - 1)
     return f"{cpu_us:.1f} µs CPU, {kept_kib:.2f} KiB kept"

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import resource
 import statistics
 import subprocess
 import time
@@ -44,6 +45,12 @@ def measure(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], runs: int
             peaks.append(usage.ru_maxrss / 1024)
     median = statistics.median
     return Figures(median(walls), median(cpus), median(peaks), runs)
+
+
+def kept_kib() -> float:
+    """Resident memory of this process now, in KiB."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 1024
 
 
 def machine() -> str:

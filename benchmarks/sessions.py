@@ -6,7 +6,6 @@ The logs are those a job writes, as the real backends write them. Run by `python
 
 import asyncio
 import gc
-import resource
 import sys
 import tempfile
 import time
@@ -14,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.measure import kept_kib
 from dsh.persistence.backend import Backend
 from dsh.persistence.coordinator import Coordinator
 from dsh.persistence.jsonl.backend import JsonlBackend
@@ -72,12 +72,6 @@ def open_view(path: Path) -> LogView:
     view = build_view(read_log(path))
     view.derive_messages()
     return view
-
-
-def kept_kib() -> float:
-    """Resident memory now, in KiB."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize() / 1024
 
 
 def timed(work: Callable[[], object]) -> float:

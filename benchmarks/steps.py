@@ -8,7 +8,6 @@ once: what is left is the cost of the loop. With `--server URL` the model is beh
 import argparse
 import asyncio
 import gc
-import resource
 import sys
 import tempfile
 import time
@@ -17,6 +16,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks.measure import kept_kib
 from dsh.agent.contract import Agent, AgentOptions, CreateAgent
 from dsh.agent.registry import AGENTS
 from dsh.capabilities.http import HTTP
@@ -180,12 +180,6 @@ def check(runner: Agent) -> None:
     last = runner.session.event(runner.session.length - 1)
     if last.type != "turn/end" or last.data["reason"] != {"kind": "completed"}:
         raise RuntimeError(f"{runner} ended with {last}")
-
-
-def kept_kib() -> float:
-    """Resident memory now, in KiB."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize() / 1024
 
 
 async def figures(root: Path, url: str | None) -> list[tuple[str, float]]:
