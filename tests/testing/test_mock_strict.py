@@ -121,6 +121,8 @@ def test_a_sound_chat_request_is_accepted(spelling: str) -> None:
         (put("thinking", {"type": "disabled"}), "thinking is disabled"),
         (put("stream_options", {"usage": 1}), "stream_options.usage"),
         (drop("messages.2.reasoning_content"), "must be passed back"),
+        (lambda r: (drop("tools")(r), put("tool_choice", "auto")(r)), "tool_choice: there are no tools"),
+        (put("stop", ["x"] * 17), "stop: at most 16"),
         (put("messages.2.reasoning_content", "hmm"), "must be passed back"),
     ],
 )
@@ -253,6 +255,11 @@ def test_a_sound_messages_request_is_accepted() -> None:
         (put("tools.0.name", "a.b"), "does not match"),
         (put("tools.0.parameters", {}), "parameters: extra inputs"),
         (drop("messages.1.content.0"), "must be passed back"),
+        (lambda r: (drop("tools")(r), put("tool_choice", {"type": "auto"})(r)), "tool_choice"),
+        (lambda r: (drop("thinking")(r), put("temperature", 1.5)(r)), "temperature"),
+        (put("metadata", {"name": "x"}), "metadata.name"),
+        (put("thinking", {"type": "disabled", "budget_tokens": 2048}), "thinking.budget_tokens"),
+        (put("system.0.cache_control", {"type": "long"}), "cache_control.type"),
     ],
 )
 def test_a_wrong_messages_request_is_refused_with_its_reason(change: Change, says: str) -> None:
@@ -265,6 +272,10 @@ def test_four_cache_markers_are_the_most() -> None:
 
     assert wrong_messages(fourth) == ""
     assert "at most 4 blocks with cache_control, found 5" in wrong_messages(lambda r: (fourth(r), fifth(r)))
+
+
+def test_what_is_refused_counts_on_the_messages_wire_too() -> None:
+    assert "thinking: extra inputs" in wrong_messages(lambda r: None, Rules(refuses=("thinking",)))
 
 
 def test_the_version_header_is_required() -> None:
