@@ -55,7 +55,8 @@ def _where(divergence: Divergence) -> str:
 
 def _sides(divergence: Divergence) -> list[str]:
     if divergence.path is None:
-        return []
+        sides = (("recorded", divergence.recorded), ("replayed", divergence.replayed))
+        return [f"  {side}: {_shown(value)}" for side, value in sides if value is not None]
     recorded, replayed = _around(divergence.recorded, divergence.replayed)
     return [f"  in {divergence.path}", f"  recorded: {recorded}", f"  replayed: {replayed}"]
 

@@ -61,6 +61,13 @@ def test_a_side_without_a_value_and_a_value_that_is_no_text() -> None:
     assert lines[2:4] == ["  recorded: nothing", '  replayed: {"a":[1]}']
 
 
+def test_an_event_that_one_side_does_not_have_is_shown_whole() -> None:
+    other = Divergence(problem="the recording has a, the replay b", seq=7, replayed={"turn": 1})
+    lines = as_text(report(other)).splitlines()
+
+    assert lines[1:3] == ['  replayed: {"turn":1}', f"  equal before: {lines[2].partition(': ')[2]}"]
+
+
 def test_lines_are_single_and_keys_are_masked() -> None:
     text = as_text(report(differing("a\nb\x1b[31m", "sk-abcdefghijklmnopqrstuvwxyz0123456789")))
 

@@ -5,7 +5,6 @@ at each place where the loop waits for somebody, and between turns. Everything e
 """
 
 import asyncio
-import re
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
@@ -31,6 +30,7 @@ from dsh.errors import DshError
 from dsh.kernel import Context
 from dsh.kernel.foreign import contained
 from dsh.plugins.replay_runner.model import RecordedModel
+from dsh.plugins.replay_runner.places import masks, moves
 from dsh.plugins.replay_runner.surroundings import Surroundings
 from dsh.plugins.replay_runner.tools import RecordedTools
 from dsh.session.chunk_run import ChunkRun
@@ -40,7 +40,6 @@ from dsh.session.replay.recording import Life
 from dsh.session.store import SESSION_DELTA, SESSION_EVENT, Appended, DeltaAppended
 from dsh.tools.event import TOOLS_EXECUTE
 from dsh.tools.execution import ToolExecution, ToolResult
-from dsh.unicode import valid
 
 TICKS = 30
 """Turns of the event loop after which nothing that is ready is left undone."""
@@ -48,7 +47,6 @@ STALL_S = 30.0
 """How long recorded tools and a recorded model may be silent."""
 STOP_AFTER_S = 0.5
 """How long a live tool works that was stopped when it was recorded."""
-_SPILLED = re.compile(r"[^\s'\"\]\)]*/dsh-(?:subprocess|spill)-[^\s'\"\]\)]*")
 SPLICED = "agent/inbox/spliced"
 _MADE = ("turn/", "step/", "assistant/", "tool/", "request/", "llm/", "compaction/", "command/", "session/")
 """What the loop and its rows make by themselves; other events are facts, which are put into the log."""
@@ -63,7 +61,9 @@ class LifeRun:
         self._ctx, self._task, self._life = ctx, task, life
         self._recording = task.recording
         self._is_live = task.tools == "live"
-        self.cursor = Cursor(task.recording, life, counts, self._mask())
+        directory = task.directory if self._is_live else None
+        self.cursor = Cursor(task.recording, life, counts, masks(task.recording.header.cwd, directory))
+        self._move = moves(task.recording.header.cwd, directory)
         self._cancellations = deque(
             c for c in task.recording.cancellations if life.start <= c.seq < life.stop
         )
@@ -85,7 +85,7 @@ class LifeRun:
         Raises:
             DshError: the agent cannot be made.
         """
-        model.begin(self._life, self, self._rewrite())
+        model.begin(self._life, self, self._move)
         undo = [
             self._ctx.on(SESSION_EVENT, self._on_event, global_=True),
             self._ctx.on(SESSION_DELTA, self._on_delta, global_=True),
@@ -329,19 +329,3 @@ class LifeRun:
 
     def _on_claim(self, claimed: InboxClaimed) -> None:
         self._claimed.add(claimed.message["id"])
-
-    # -- places ----------------------------------------------------------------------------------
-
-    def _mask(self) -> Callable[[str], str]:
-        """Makes the two directories of a live replay one; where output was spilled to is chance."""
-        directory, cwd = self._task.directory, self._recording.header.cwd
-        if not self._is_live or not directory or not cwd:
-            return lambda text: text
-        return lambda text: _SPILLED.sub("<spilled>", text.replace(directory, cwd))
-
-    def _rewrite(self) -> Callable[[str], str] | None:
-        """Sends the calls of live tools to the directory they are to work in."""
-        directory, cwd = self._task.directory, self._recording.header.cwd
-        if not self._is_live or not directory or not cwd or directory == cwd:
-            return None
-        return lambda text: valid(text.replace(cwd, directory))
