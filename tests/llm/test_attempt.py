@@ -5,6 +5,8 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+import anyio._backends._asyncio  # noqa: F401  # loaded before anything is timed
+import httpx  # noqa: F401
 import pytest
 
 from dsh.capabilities.http import HttpClient
@@ -188,6 +190,14 @@ async def test_a_slow_consumer_is_no_silence() -> None:
     assert outcome == ["a", "b", "c"]
 
 
+@aio
+async def test_a_total_that_passed_while_nobody_read_ends_the_next_read() -> None:
+    limits = {"idle_ms": 20_000, "total_ms": 100}
+    outcome, _ = await tried(sending(HEAD, b"data: a\n\n", EVER), limits=limits, pause_s=0.3)
+
+    assert "did not finish its reply within 100 ms" in failure(outcome).message
+
+
 @pytest.mark.parametrize("code", ["TIMEOUT", "ABORTED"])
 @aio
 async def test_a_given_up_connection_is_closed(code: str) -> None:
@@ -307,6 +317,21 @@ async def test_the_status_counts_although_the_body_of_the_refusal_never_comes(
 
 
 @aio
+async def test_a_refusal_without_its_body_is_no_timeout_however_short_the_limit() -> None:
+    head = b"HTTP/1.1 503 Busy\r\ncontent-length: 9\r\n\r\nbusy"
+    outcome, _ = await tried(sending(head, EVER), limits={"idle_ms": 150})
+
+    assert (failure(outcome).code, failure(outcome).failure.status) == ("SERVER", 503)
+
+
+@aio
+async def test_a_stream_begins_with_whatever_came_before_its_first_sign() -> None:
+    outcome, _ = await tried(sending(HEAD, b"\xef\xbb", 0.05, b"\xbfdata: a\n\n", END))
+
+    assert outcome == ["a"]
+
+
+@aio
 async def test_a_refusal_is_read_as_far_as_it_matters() -> None:
     body = json.dumps({"error": {"message": "m" * 10_000_000}}).encode()
     head = b"HTTP/1.1 500 Oh\r\ncontent-length: %d\r\n\r\n" % len(body)
@@ -315,6 +340,13 @@ async def test_a_refusal_is_read_as_far_as_it_matters() -> None:
     error = failure(outcome)
     assert error.code == "SERVER"
     assert len(error.message) < 400
+
+
+@aio
+async def test_a_wait_as_long_as_allowed_is_not_named() -> None:
+    head = b"HTTP/1.1 429 No\r\nretry-after: 300\r\ncontent-length: 0\r\n\r\n"
+    outcome, _ = await tried(sending(head), longest_wait_ms=300_000)
+    assert "longer" not in failure(outcome).message
 
 
 @aio

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dsh.llm.failure import LlmFailure
 from dsh.llm.transport.classify import classify_error_object, classify_status, code_for
+from dsh.llm.transport.error_body import read_error
 from dsh.llm.transport.wait import header_wait_ms
 from dsh.llm.transport.wording import page_text, presentable, says_overflow, says_quota, without_secrets
 
@@ -137,6 +138,43 @@ def test_an_error_as_a_plain_string_is_read() -> None:
     assert classified(429, {"error": "exceeded your current quota"}).code == "QUOTA"
 
 
+@pytest.mark.parametrize(
+    ("status", "named", "code"),
+    [
+        (400, "AUTH", "AUTH"),
+        (404, "AUTH", "AUTH"),
+        (500, "AUTH", "SERVER"),
+        (400, "RATE_LIMIT", "RATE_LIMIT"),
+        (503, "RATE_LIMIT", "SERVER"),
+        (500, "QUOTA", "QUOTA"),
+        (500, "CONTEXT_WINDOW_EXCEEDED", "CONTEXT_WINDOW_EXCEEDED"),
+        (413, "CONTEXT_WINDOW_EXCEEDED", "INVALID_REQUEST"),
+        (404, "SERVER", "HTTP_404"),
+    ],
+)
+def test_an_errors_own_name_goes_before_wording_as_far_as_the_status_lets_it(
+    status: int, named: str, code: str
+) -> None:
+    assert code_for(status, "", named) == code
+
+
+def test_a_body_is_read_whatever_stands_around_its_error() -> None:
+    marked = b"\xef\xbb\xbf" + json.dumps(error("no", code="insufficient_quota")).encode()
+    assert classified(400, marked).code == "QUOTA"
+    assert classified(400, {"errors": [{"message": "a"}], "error": {"message": "b"}}).message == "b"
+    assert classified(400, {"errors": [{"message": "a"}]}).message == "a"
+    assert classified(400, error("no", code="9" * 5000)).message == "no"
+    inner = error("no", code="x" * 101, innererror={"code": "ResponsibleAIPolicyViolation"})
+    assert read_error(inner["error"]).names == ("ResponsibleAIPolicyViolation",)
+
+
+def test_a_quota_that_says_when_to_come_back_is_a_rate_limit_unless_it_is_named_a_quota() -> None:
+    details = [{"retryDelay": "23s"}]
+    said = {"message": "exceeded your current quota", "details": details}
+    assert classified(429, {"error": said}).code == "RATE_LIMIT"
+    assert classified(429, {"error": {**said, "code": "insufficient_quota"}}).code == "QUOTA"
+
+
 def test_type_and_code_are_read_too() -> None:
     assert classified(429, error("no", type="insufficient_quota")).code == "QUOTA"
     assert classified(400, error("no", code="context_length_exceeded")).code == "CONTEXT_WINDOW_EXCEEDED"
@@ -199,9 +237,9 @@ def test_a_secret_is_not_cut_in_two_before_it_is_masked() -> None:
 
 
 def test_every_secret_is_masked_a_short_one_as_a_word() -> None:
-    said = "Bearer odd~key~1 and odd~key~1, x and xx, gate-way-pass"
-    assert without_secrets(said, ["Bearer odd~key~1", "gate-way-pass", "odd~key~1", "x", ""]) == (
-        "*** and ***, *** and xx, ***"
+    said = "Bearer odd~key~1 and odd~key~1, x and xx, gate-way-pass and a8letters"
+    assert without_secrets(said, ["Bearer odd~key~1", "gate-way-pass", "odd~key~1", "8letters", "x", ""]) == (
+        "*** and ***, *** and xx, *** and a***"
     )
 
 

@@ -173,6 +173,9 @@ async def test_a_ca_file_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPa
             await client.open("GET", "https://127.0.0.1:9/", headers={})
         assert "SSL_CERT_FILE" in caught.value.hint
         assert caught.value.code == UNUSABLE_SETTINGS
+    monkeypatch.delenv("SSL_CERT_FILE")
+    with pytest.raises(HttpError, match="Connection refused"):
+        await client.open("GET", "https://127.0.0.1:9/", headers={})
     await client.aclose()
 
 

@@ -62,6 +62,7 @@ def test_which_proxy_by_which_variable(
         ("::1", "http://[::1]:11434/v1", True),
         ("fd00::/8", "http://[fd12::1]/", True),
         ("nonsense/99,,host/", "http://other/", False),
+        ("host", "http://us:pa55@host/", True),
         ("", "http://host/", False),
     ],
 )

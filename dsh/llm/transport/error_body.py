@@ -14,7 +14,6 @@ from dsh.llm.transport.wait import details_wait_ms
 from dsh.unicode import valid
 
 MAX_JUDGED_CHARS = 4000
-MAX_NAMES = 8
 _MESSAGES = ("message", "error_description", "detail", "msg", "Message", "errorMessage", "title")
 _NAMES = ("code", "type", "status", "reason", "error_code")
 
@@ -83,7 +82,7 @@ def read_error(value: Any) -> ErrorFacts:
         message = f"{message}: {below.message}" if message and below.message else message or below.message
     return ErrorFacts(
         message=message,
-        names=tuple(dict.fromkeys(names))[:MAX_NAMES],
+        names=tuple(dict.fromkeys(names)),
         status=_status(value),
         wait_ms=details_wait_ms(details),
         headers=_headers(metadata),

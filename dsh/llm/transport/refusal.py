@@ -108,7 +108,7 @@ class Refusal:
     def named(self, error: LlmError) -> LlmError:
         """The error with the provider's name for the request, where it has one."""
         name = request_id(self._headers, self._endpoint.secrets)
-        if error.failure.request_id is not None or name is None:
+        if name is None:
             return error
         made = LlmError(msgspec.structs.replace(error.failure, request_id=name), hint=error.hint)
         made.__cause__ = error.__cause__

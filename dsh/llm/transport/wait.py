@@ -47,7 +47,7 @@ def header_wait_ms(headers: Mapping[str, str], now_s: float) -> float | None:
     waits = [
         reset_ms(headers.get(name, ""), now_s)
         for remaining, left in headers.items()
-        if left.strip() == "0"
+        if left == "0"
         for name in _reset_names(remaining)
     ]
     return max((wait for wait in waits if wait), default=None)

@@ -9,7 +9,6 @@ from types import TracebackType
 
 import msgspec
 
-from dsh.capabilities.bounds import MAX_TIMER_MS
 from dsh.kernel import CancelToken
 from dsh.llm.failure import LlmError
 
@@ -90,7 +89,7 @@ class Watchdog:
         """
         now = self._loop.time()
         since = self._since if self._task is not None else now
-        ends = [since + min(self._limits.idle_ms, MAX_TIMER_MS) / 1000]
+        ends = [since + self._limits.idle_ms / 1000]
         if self._limits.first_token_ms is not None and not self._first_token_seen:
             ends.append(self._started + self._limits.first_token_ms / 1000)
         if self._limits.total_ms is not None:
