@@ -125,6 +125,16 @@ def test_thinking_that_is_signed_but_not_shown_is_kept_with_what_follows_it() ->
     assert code(events(START, *thinks(0, "", "sig"), stopped())) == "EMPTY_RESPONSE"
 
 
+def test_thinking_may_come_whole_with_its_start() -> None:
+    found = assembled(
+        events(START, begins(0, "thinking", thinking="a", signature="sig"), ends(0), *says(1, "x"), stopped())
+    )
+
+    assert found.blocks()[0] == {"type": "reasoning", "text": "a"}
+    assert found.replay_state is not None
+    assert found.replay_state["blocks"][0] == {"type": "thinking", "signature": "sig"}
+
+
 def test_a_reply_without_signatures_has_no_replay_state() -> None:
     assert assembled(events(START, *says(0, "x"), stopped())).replay_state is None
 
@@ -397,6 +407,8 @@ def test_a_reply_without_any_content_is_empty(wire: str | None) -> None:
 def test_an_empty_reply_at_the_length_limit_is_none_and_one_without_a_token_is_an_overflow() -> None:
     assert reason(events(START, stopped("max_tokens", output_tokens=1))) == {"kind": "max-tokens"}
     assert code(events(START, stopped("max_tokens", output_tokens=0))) == "CONTEXT_WINDOW_EXCEEDED"
+    told_nothing = events(START, *says(0, "a"), stopped("max_tokens", output_tokens=0))
+    assert reason(told_nothing) == {"kind": "max-tokens"}
 
 
 def test_a_prompt_that_is_reported_larger_than_the_window_is_an_overflow() -> None:

@@ -12,6 +12,7 @@ from dsh.capabilities.http import HTTP
 from dsh.capabilities.launch import LAUNCH_ENVIRONMENT
 from dsh.capabilities.model_catalogue import MODEL_CATALOGUE
 from dsh.capabilities.model_facts import ModelFacts
+from dsh.capabilities.subprocess import SUBPROCESS
 from dsh.composition.environment import Environment
 from dsh.kernel import CancelToken, Context, ValidationError, resolve_config
 from dsh.llm.adapter import LlmAdapter, ProviderInfo
@@ -423,12 +424,13 @@ async def test_the_whole_list_is_asked_for_not_the_first_page(monkeypatch: pytes
 
     async def ask(_: Discovery, endpoint: Endpoint) -> tuple[ServedModel, ...]:
         asked.append(endpoint.url)
-        return ()
+        return (ServedModel("m", "Em", 5000),)
 
     monkeypatch.setattr(Discovery, "_ask", ask)
     made = {"apiKeyEnv": "K", "baseURL": "https://h.example/v1?team=a"}
     async with line(anthropic=made) as run:
-        await run.llm.discover_models("llm-anthropic", "anthropic")
+        [found] = await run.llm.discover_models("llm-anthropic", "anthropic")
+    assert (found.name, found.context_window) == ("Em", 5000)
     assert asked == ["https://h.example/v1/models?team=a&limit=1000"]
 
 
@@ -489,6 +491,26 @@ async def test_no_routes_are_legal_and_settings_bring_swap_and_take_them() -> No
         await edit(run.ctx, store, "llm-anthropic", {})
         assert run.llm.list_providers() == ()
         assert run.llm.list_configurable_providers() == ()
+
+
+@aio
+async def test_the_key_of_each_route_is_kept_from_child_processes_once() -> None:
+    class Subprocess:
+        def __init__(self) -> None:
+            self.hidden: list[str] = []
+
+        def hide(self, name: str) -> None:
+            self.hidden.append(name)
+
+    async with line(anthropic={"apiKeyEnv": "K"}, free={"keyless": True}) as run:
+        service: Any = Subprocess()
+        run.ctx.provide(SUBPROCESS, service)
+        mounting, store = provide(run.ctx)
+        await mounting
+        more = {"providers": {"gateway": {"apiKeyEnv": "GATEWAY_KEY"}, "again": {"apiKeyEnv": "K"}}}
+        await edit(run.ctx, store, "llm-anthropic", more)
+        await settle()
+        assert service.hidden == ["K", "GATEWAY_KEY"]
 
 
 @aio
