@@ -1,6 +1,8 @@
 """Both chat-completions routes through the whole program: what a server sees, what is left in the log."""
 
 import json
+from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -60,6 +62,15 @@ def test_reasoning_goes_back_verbatim_in_later_turns_after_a_summary_and_when_th
         for message in calls:
             number = int(message["tool_calls"][0]["id"][1:])
             assert message["reasoning_content"] == f"thought {number}"
+    turns = [body for body in bodies if not is_for_summary(body)]
+    breaks = [at for at, (before, now) in enumerate(pairwise(turns)) if not begins_with(now, before)]
+    assert len(breaks) == 1, "the summary breaks the provider's cache once, and going on does not"
+    assert len({json.dumps(body["tools"]) for body in turns}) == 1
+
+
+def begins_with(body: dict[str, Any], before: dict[str, Any]) -> bool:
+    """Whether the messages of a request begin with all those of another, byte for byte."""
+    return json.dumps(body["messages"]).startswith(json.dumps(before["messages"]).removesuffix("]"))
 
 
 ERROR = {"error": {"message": "Rate limit reached", "type": "rate_limit_error", "code": "429"}}
