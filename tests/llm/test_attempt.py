@@ -193,7 +193,8 @@ async def test_a_slow_consumer_is_no_silence() -> None:
 @aio
 async def test_a_total_that_passed_while_nobody_read_ends_the_next_read() -> None:
     limits = {"idle_ms": 20_000, "total_ms": 100}
-    outcome, _ = await tried(sending(HEAD, b"data: a\n\n", EVER), limits=limits, pause_s=0.3)
+    async with asyncio.timeout(10):
+        outcome, _ = await tried(sending(HEAD, b"data: a\n\n", EVER), limits=limits, pause_s=0.3)
 
     assert "did not finish its reply within 100 ms" in failure(outcome).message
 

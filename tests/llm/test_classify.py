@@ -272,6 +272,7 @@ def test_retry_after_ms_and_the_reset_of_a_used_up_limit_are_read() -> None:
     assert header_wait_ms(limits, NOW_S) == 90_000
     assert header_wait_ms({**limits, "x-ratelimit-remaining-requests": "5"}, NOW_S) is None
     assert header_wait_ms({**limits, "x-ratelimit-reset-requests": "soon"}, NOW_S) is None
+    assert header_wait_ms({**limits, "x-ratelimit-reset-requests": "2027-01-15T08:00:09"}, NOW_S) is None
     assert header_wait_ms({}, NOW_S) is None
 
 

@@ -118,6 +118,22 @@ async def test_a_task_that_is_cancelled_from_outside_stays_cancelled() -> None:
 
 
 @aio
+async def test_a_task_going_down_outranks_a_verdict_of_the_same_moment() -> None:
+    signal = CancelToken()
+
+    async def read() -> None:
+        with dog(signal):
+            await never()
+
+    task = asyncio.create_task(read())
+    await asyncio.sleep(0)
+    signal.cancel("user")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+@aio
 async def test_limits_on_the_first_token_and_the_whole_call() -> None:
     for watchdog, words in ((dog(first_token_ms=15), "did not begin"), (dog(total_ms=15), "did not finish")):
         with pytest.raises(LlmError, match=words):
