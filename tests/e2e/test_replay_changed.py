@@ -278,6 +278,28 @@ def test_a_changed_piece_of_a_reply_is_found_before_the_digest_that_it_breaks(lo
     assert (found.seq, found.path) == (row["seq"], "data.message.content[0].arguments")
 
 
+def test_a_contradiction_in_what_is_not_compared_is_a_difference_too(log: Path) -> None:
+    def change(rows: Rows) -> None:
+        first(rows, "request/usage")["data"]["usage"]["outputTokens"] += 1
+
+    found = replayed(rewritten(log, change)).difference
+
+    assert found.problem.startswith("the log contradicts itself: USAGE_")
+    assert found.seq is not None
+
+
+def test_other_words_around_a_snapshot_are_noted_where_no_digest_holds_them(log: Path) -> None:
+    def change(rows: Rows) -> None:
+        without_digests(rows)
+        [snapshot] = [row for row in rows if row.get("data", {}).get("source", {}).get("form") == "snapshot"]
+        snapshot["data"]["content"][0]["text"] += "!"
+
+    done = replayed(rewritten(log, change))
+
+    assert done.divergence is None
+    assert "note: the runtime context of this composition is not the recorded one" in done.told
+
+
 def test_a_missing_event_is_a_difference(log: Path) -> None:
     def change(rows: Rows) -> None:
         first(rows, "request/context").update(type="acme/nothing", ignorable=True)

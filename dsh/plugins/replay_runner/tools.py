@@ -164,9 +164,8 @@ class RecordedTools:
     def _makes_room(self, seq: int | None) -> bool:
         """Whether this tool was over before earlier ones were, so that another could start in its place."""
         expected = self._feeder.cursor.expected_event
-        over = (self._waiting & self._followers) - {min(self._waiting, default=0)}
         is_call = expected is not None and expected.type == "tool/call"
-        return is_call and seq == min(over, default=None)
+        return is_call and seq == min(self._waiting & self._followers, default=None)
 
 
 def _stand_in(known: dict[str, Any], feeder: Feeder) -> ToolDefinition:
