@@ -25,6 +25,10 @@ from tests.replaying import Rows, replayed, rewritten, without_digests
 Answering = Callable[..., Model]
 SCENARIOS = sorted(path for path in (CORPUS / "scenarios").glob("*.json") if path.stem not in LATER)
 DIVERGED = 1
+QUICK = """
+- id: llm-deepseek
+  merge: {retryPolicy: {backoff: {initialDelayMs: 1, maxDelayMs: 1}}}
+"""
 
 
 def files_below(folder: Path) -> dict[str, bytes]:
@@ -133,6 +137,49 @@ def test_retries_are_made_again_without_their_waits(space: Workspace, answering:
     assert done.divergence is None
     assert done.report is not None
     assert done.report.compared.requests == 3
+
+
+@pytest.mark.parametrize("slow", [0, 1, 2, 3])
+def test_a_retry_that_the_provider_asked_for_counts_with_the_others(
+    slow: int, space: Workspace, answering: Answering
+) -> None:
+    faults = [failure(503, "busy") for _ in range(4)]
+    faults[slow]["headers"] = {"retry-after": "0"}
+    space.write("q.yml", QUICK)
+    answering(*faults, text("done"))
+    space.run("run", "--patch", "q.yml", "DO THE TASK")
+    [log] = space.logs()
+
+    done = replayed(log)
+
+    assert done.divergence is None, done.told
+
+
+def test_retries_under_a_policy_that_was_changed_between_them_replay(
+    space: Workspace, answering: Answering
+) -> None:
+    space.write("q.yml", QUICK)
+    answering(*[failure(503, "busy") for _ in range(5)], text("done"))
+    space.run("run", "--patch", "q.yml", "DO THE TASK")
+    [log] = space.logs()
+    counts = iter([1, 2, 1, 3, 2])
+
+    def change(rows: Rows) -> None:
+        """As if the settings had been changed, changed back, and changed again."""
+        for row in rows:
+            if row["type"] == "llm/retry":
+                row["data"]["retry"] = count = next(counts)
+                if rows.index(row) in others:
+                    row["data"]["policyKey"] = "another"
+            elif row["type"] == "llm/retry-started":
+                row["data"]["retry"] = count
+
+    places = [at for at, row in enumerate(log_rows(log)) if row["type"] == "llm/retry"]
+    others = {places[2], places[4]}
+
+    done = replayed(rewritten(log, change))
+
+    assert done.divergence is None, done.told
 
 
 def test_a_live_tool_that_says_something_else_is_a_difference(space: Workspace, answering: Answering) -> None:

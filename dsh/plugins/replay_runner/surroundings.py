@@ -31,6 +31,7 @@ from dsh.agent.prompt import (
 from dsh.capabilities.approval import ApprovalOutcome, ApprovalRequest
 from dsh.kernel import Context
 from dsh.llm.request import LlmCallConfig
+from dsh.llm.retry import policy_key
 from dsh.session.event import SessionEvent
 from dsh.session.message import Message, ToolSchema
 from dsh.session.replay.cursor import Cursor
@@ -57,6 +58,7 @@ class Surroundings:
         self._is_noted = is_noted
         self._headers = [event for event in recording.marks if event.type == "request/header"]
         self._snapshots = [event for event in recording.marks if _is_snapshot(event)]
+        self._policy_changes = frozenset(_policy_changes(recording.marks))
         self._feed: Callable[[], None] = lambda: None
         self._composed_tools: Callable[[], tuple[ToolSchema, ...]] = tuple
 
@@ -137,14 +139,19 @@ class Surroundings:
         expected = self._cursor.expected_event
         if expected is None or expected.type == "step/end":
             return None
-        if expected.type == "llm/retry" and failed.failure.provider_retry_after_ms is not None:
+        asks_for_time = failed.failure.provider_retry_after_ms is not None
+        if expected.type == "llm/retry" and (asks_for_time or expected.seq in self._policy_changes):
             return self._repeated(failed, expected)
         return await following()
 
     def _repeated(self, failed: RequestFailed, expected: SessionEvent) -> RetryRequest | None:
-        """A retry after a wait that the provider asked for: it is not waited for."""
-        session = failed.agent.session
-        session.append(expected.type, expected.data)
+        """A retry as recorded: what the provider asked for is not waited for, a changed policy is not known.
+
+        It stands under the policy of the replay, so that those that are made again go on counting from it.
+        """
+        session, policy = failed.agent.session, failed.retry_policy
+        key = expected.data["policyKey"] if policy is None else policy_key(policy)
+        session.append(expected.type, {**expected.data, "policyKey": key})
         self._feed()
         started = self._cursor.expected_event
         if started is None or started.type != "llm/retry-started" or failed.signal.cancelled:
@@ -230,6 +237,18 @@ class Surroundings:
 def _content(event: SessionEvent) -> Mapping[str, Any]:
     content: Mapping[str, Any] = event.data["header"]
     return content
+
+
+def _policy_changes(marks: Sequence[SessionEvent]) -> Iterable[int]:
+    """The seqs of retries under another policy than the one before in their step and on their route."""
+    policies: dict[tuple[int, int, str], str] = {}
+    for event in marks:
+        if event.type == "llm/retry":
+            data = event.data
+            place, key = (data["turn"], data["step"], data["provider"]), data["policyKey"]
+            if policies.setdefault(place, key) != key:
+                policies[place] = key
+                yield event.seq
 
 
 def _is_snapshot(event: SessionEvent) -> bool:
