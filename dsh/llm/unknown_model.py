@@ -27,6 +27,8 @@ _SAYS = re.compile(
 def is_unknown_model(failure: LlmFailure, model: str) -> bool:
     """Whether a refusal says that there is no such model: by status, and by its words."""
     said = failure.message.replace(model, "model") if model else failure.message
+    if failure.status == 404 and failure.message.startswith("model:"):  # Anthropic's whole answer
+        return True
     return failure.status in (400, 404, 422) and "model" in said.lower() and _SAYS.search(said) is not None
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from dsh.llm.route.config import check_headers
 from dsh.llm.transport.credential import is_key_name
 from dsh.llm.transport.endpoint import Endpoint
-from dsh.llm.transport.route import check_headers
 from dsh.llm.transport.watchdog import StreamLimits
 
 

@@ -173,16 +173,11 @@ async def test_a_variable_for_the_url_that_is_not_set_is_named_and_nothing_goes_
 async def test_anthropics_own_key_goes_to_the_public_endpoint_where_nothing_else_is_named() -> None:
     made = {"apiKeyEnv": "ANTHROPIC_API_KEY", "baseURLEnv": "MY_URL"}
     async with line() as run:
-        adapter = AnthropicAdapter(
-            {
-                name: msgspec.convert(value, AnthropicRoute)
-                for name, value in {"anthropic": made, "other": {"apiKeyEnv": "K"}}.items()
-            },
-            run.ctx.use(HTTP),
-            ContextKeys(run.ctx),
-        )
-        for name, route in adapter.routes.items():
-            assert adapter.base_url(route, name) == "https://api.anthropic.com"
+        adapter = AnthropicAdapter(run.ctx.use(HTTP), ContextKeys(run.ctx))
+        routes = {"anthropic": made, "other": {"apiKeyEnv": "K"}}
+        adapter.serve({name: msgspec.convert(value, AnthropicRoute) for name, value in routes.items()})
+        for route in adapter.routes.values():
+            assert adapter.base_url(route) == "https://api.anthropic.com"
 
 
 @aio

@@ -125,7 +125,7 @@ async def test_at_openais_own_endpoint_the_new_name_is_meant_unless_the_route_sa
     async with against("success", repeat_last=True, route=route) as (run, server):
         await run.ask(model="m")
         monkeypatch.setattr(openai, "OPENAI_HOST", server.base_url.split("/")[2])
-        await run.ask(model="m")
+        await run.ask(model="another")
         elsewhere, own = (request.body for request in server.requests)
 
         assert elsewhere["max_tokens"] == own[member] == 50

@@ -13,8 +13,10 @@ from dsh.capabilities.subprocess import SUBPROCESS
 from dsh.composition.environment import Environment
 from dsh.kernel import Context
 from dsh.kernel.schema import resolve_config
+from dsh.llm.chat.openai import OpenAiAdapter
 from dsh.llm.registry import LLM
 from dsh.llm.request import LlmCallConfig, LlmRequest
+from dsh.llm.transport.credential import ContextKeys
 from dsh.plugins import llm, llm_deepseek, llm_openai
 from dsh.session.message import user_message
 from dsh.testing.mock_server import MockModelServer
@@ -140,12 +142,16 @@ async def test_the_variable_of_each_key_is_kept_from_child_processes_once() -> N
         assert service.hidden == ["OPENAI_API_KEY", "GATEWAY_KEY"]
 
 
-def test_a_route_of_which_nothing_changed_keeps_what_is_remembered_of_it() -> None:
+@aio
+async def test_a_route_of_which_nothing_changed_keeps_what_is_remembered_of_it() -> None:
     def config(name: str) -> llm_openai.Config:
         return resolve_config(llm_openai.Config, {"providers": {"a": usual(), "b": usual(displayName=name)}})
 
-    before = llm_openai.routes_of(config("x"), {})
-    after = llm_openai.routes_of(config("y"), before)
+    async with routes({}) as run:
+        adapter = OpenAiAdapter(run.ctx.use(HTTP), ContextKeys(run.ctx))
+        adapter.serve(config("x").providers)
+        before = adapter.routes
+        adapter.serve(config("y").providers)
 
-    assert after["a"] is before["a"]
-    assert after["b"] is not before["b"]
+    assert adapter.routes["a"] is before["a"]
+    assert adapter.routes["b"] is not before["b"]

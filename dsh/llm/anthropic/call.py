@@ -1,6 +1,6 @@
 """One attempt on the Messages wire: the body out, the reply in. Loaded with the first call."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator
 
 from dsh.capabilities.http import HttpClient
 from dsh.llm.anthropic.body import request_body
@@ -24,19 +24,16 @@ async def stream_messages(
     *,
     owner: object,
     context_window: int | None,
-    known_models: Callable[[], Awaitable[Sequence[str]]],
 ) -> AsyncIterator[Chunk]:
     """The chunks of the reply. One that breaks off reports the usage that is known by then.
 
     Args:
         owner: whose memory of the conversation is used.
         context_window: of the model, where somebody said it.
-        known_models: asked where the server knows no such model, for names that it does know.
 
     Raises:
         LlmError: any failure of `spec/llm.md` §4.5 and §5.1.
     """
-    config = request.config
     history = WireHistory() if request.memo is None else request.memo.of(owner, WireHistory)
     body = request_body(request, route, history)
     behind = history.digest
@@ -51,16 +48,9 @@ async def stream_messages(
     try:
         async for chunk in chunks:
             yield chunk
-    except LlmError as error:
+    except LlmError:
         if reading is not None and (usage := reading.usage) is not None:
             yield UsageChunk(usage)  # what broke off is paid for all the same
-        if error.failure.status not in (400, 404, 422):
-            raise
-        from dsh.llm.unknown_model import is_unknown_model, told
-
-        is_bare = error.failure.status == 404 and error.failure.message.startswith("model:")
-        if not (is_bare or is_unknown_model(error.failure, config.model)):
-            raise
-        raise told(error, config.provider, config.model, await known_models()) from error
+        raise
     finally:
         await close_stream(chunks)

@@ -1,18 +1,15 @@
 """A route of the Messages wire as people configure it, and what follows for its models."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 
-from dsh.capabilities.settings import CREDENTIAL_REF
-from dsh.llm.adapter import EffortInfo, RetryPolicy
+from dsh.llm.adapter import EffortInfo
 from dsh.llm.anthropic.thinking import Ways, known_ways
-from dsh.llm.retry import RetryConfig
-from dsh.llm.transport.api import check_api
-from dsh.llm.transport.route import OWN_HEADERS, check_endpoint, check_headers, check_limits
-from dsh.llm.transport.watchdog import StreamLimits
-from dsh.session.projection.price import Price
+from dsh.llm.route.config import OWN_HEADERS, ModelConfig, NamedRoute, check_api, check_headers
 
+DEFAULT_BASE_URL = "https://api.anthropic.com"
+PUBLIC_KEY = "ANTHROPIC_API_KEY"
 MIN_BUDGET = 1024
 """The smallest thinking budget that the API takes, in tokens."""
 OWN = OWN_HEADERS | {"anthropic-version", "x-api-key"}
@@ -51,47 +48,25 @@ class ThinkingBudgets(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
         return {"low": self.low, "medium": self.medium, "high": self.high}[effort]
 
 
-class AnthropicModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, rename="camel"):
+class AnthropicModel(ModelConfig, frozen=True, forbid_unknown_fields=True, kw_only=True, rename="camel"):
     """A model of a route. Models outside the list work as well, unless the route is strict."""
 
-    id: str
-    """What a request calls the model."""
-    name: str | None = None
-    """What people call it; unset: what the catalogue says, else its id."""
-    description: str | None = None
-    """One line about it, for lists."""
-    context_window: int | None = None
-    """In tokens; unset: what the catalogue says, else the route's `defaultContextWindow`."""
-    max_tokens: int | None = None
-    """Longest reply, in tokens; unset: the route's `defaultMaxTokens`."""
-    price: Price | None = None
-    """What its tokens cost on this route; unset: what the settings or the catalogue say."""
     thinking_style: ThinkingStyle | None = None
     """How this model is made to think; unset: as the route says."""
     thinking_off: ThinkingOff | None = None
     """How this model is kept from thinking; unset: as the route says."""
 
-    def __post_init__(self) -> None:
-        if not self.id.strip():
-            raise ValueError("models must have ids")
-        if any(limit is not None and limit <= 0 for limit in (self.context_window, self.max_tokens)):
-            raise ValueError(f"contextWindow and maxTokens of model {self.id} must be above 0")
-
 
 _UNLISTED = AnthropicModel(id="any other")
 
 
-class AnthropicRoute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, rename="camel"):
+class AnthropicRoute(NamedRoute, frozen=True, forbid_unknown_fields=True, kw_only=True, rename="camel"):
     """One route of the row `llm-anthropic`: an endpoint that speaks Anthropic's Messages format."""
 
     display_name: str | None = None
     """What people call the route; unset: `Anthropic` for the route `anthropic`, else the route's name."""
     api: str | None = None
     """The wire format by its usual name; `anthropic-messages` is the one that this row speaks."""
-    api_key_env: Annotated[str, CREDENTIAL_REF] | None = None
-    """Name of the key, as an environment variable or in the credentials file; never the key itself."""
-    keyless: bool = False
-    """The server takes requests without a key: none is looked for, none is sent."""
     key_header: KeyHeader = "x-api-key"
     """Where the key stands in a request; in `authorization` as a bearer token, as some gateways want it."""
     base_url: str | None = msgspec.field(default=None, name="baseURL")
@@ -103,8 +78,6 @@ class AnthropicRoute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     """More headers for each request, such as `anthropic-beta`. Never a key."""
     models: list[AnthropicModel] = msgspec.field(default_factory=list)
     """What is known of each model."""
-    strict_models: bool = False
-    """Refuse models that are not in `models`."""
     default_context_window: int = 200_000
     """Window of models of which nothing else is known, in tokens."""
     default_max_tokens: int = 8192
@@ -121,37 +94,23 @@ class AnthropicRoute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     """Tokens by effort, for `budget`."""
     cache_retention: CacheRetention = "short"
     """How long the stable beginning of a request is cached: five minutes, an hour (`long`), or not at all."""
-    stream_idle_timeout_ms: float = 300_000
-    """Longest silence while something is waited for."""
-    first_token_timeout_ms: float | None = None
-    """Longest wait for the first piece of a reply; unset: no limit of its own."""
-    total_timeout_ms: float | None = None
-    """Longest reply in time; unset: no limit."""
-    retry_policy: RetryConfig = msgspec.field(default_factory=RetryConfig)
-    """When a failed request is repeated, and how long is waited before."""
 
     def __post_init__(self) -> None:
-        if self.display_name is not None and not self.display_name.strip():
-            raise ValueError("displayName is blank")
+        super().__post_init__()
         check_api(self.api, "llm-anthropic")
-        check_endpoint(base_url=self.base_url, base_url_env=self.base_url_env, api_key_env=self.api_key_env)
-        if self.api_key_env is None and not self.keyless:
-            raise ValueError("a route has an apiKeyEnv, or keyless: true")
         check_headers(self.headers, OWN)
-        check_limits(self.stream_idle_timeout_ms, self.first_token_timeout_ms, self.total_timeout_ms)
         if self.default_max_tokens <= 0 or self.default_context_window <= 0:
             raise ValueError("defaultMaxTokens and defaultContextWindow must be above 0")
-        ids = [model.id for model in self.models]
-        if (twice := next((name for name in ids if ids.count(name) > 1), None)) is not None:
-            raise ValueError(f"models holds {twice} twice")
-        if self.strict_models and not ids:
-            raise ValueError("strictModels without models allows none; list them in models")
         if self.thinking_style == "none" and self.reasoning_effort != "off":
             raise ValueError(f"thinkingStyle is none, so reasoningEffort cannot be {self.reasoning_effort}")
 
     def shown_name(self, route: str) -> str:
-        """The display name of this route."""
         return self.display_name or ("Anthropic" if route == "anthropic" else route)
+
+    @property
+    def public_url(self) -> str | None:
+        """Where a variable is named for the endpoint, only Anthropic's own key goes to the public one."""
+        return DEFAULT_BASE_URL if self.base_url_env is None or self.api_key_env == PUBLIC_KEY else None
 
     def model(self, model: str) -> AnthropicModel:
         """What the route says of a model; nothing where it is not listed."""
@@ -177,17 +136,3 @@ class AnthropicRoute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     def max_tokens(self, model: str) -> int:
         """The longest reply where the request does not say otherwise, in tokens."""
         return self.model(model).max_tokens or self.default_max_tokens
-
-    @property
-    def limits(self) -> StreamLimits:
-        """How long a call may take."""
-        return StreamLimits(
-            idle_ms=self.stream_idle_timeout_ms,
-            first_token_ms=self.first_token_timeout_ms,
-            total_ms=self.total_timeout_ms,
-        )
-
-    @property
-    def policy(self) -> RetryPolicy:
-        """The retry policy as the registry keeps it."""
-        return self.retry_policy.policy()

@@ -1,43 +1,28 @@
-"""The DeepSeek adapter: thinking, defaults and headers of its route on the chat-completions wire."""
+"""The DeepSeek route and its adapter: thinking, defaults and headers on the chat-completions wire."""
 
-import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Annotated, Literal
 
 import msgspec
 
-from dsh import __version__
-from dsh.capabilities.http import HttpClient, host_of
-from dsh.capabilities.model_catalogue import ModelCatalogue, known_of
-from dsh.capabilities.model_facts import ModelFacts
-from dsh.llm.adapter import (
-    EffortInfo,
-    Generation,
-    LlmAdapter,
-    ModelInfo,
-    ProviderInfo,
-    ReasoningInfo,
-    RetryPolicy,
-)
+from dsh.capabilities.http import HttpClient
+from dsh.capabilities.model_catalogue import ModelCatalogue
+from dsh.capabilities.model_facts import NO_FACTS, ModelFacts
+from dsh.capabilities.settings import CREDENTIAL_REF
+from dsh.llm.adapter import EffortInfo, ReasoningInfo
 from dsh.llm.chat.dialect import DEEPSEEK
 from dsh.llm.failure import LlmError
 from dsh.llm.request import LlmRequest
-from dsh.llm.stream import close_stream
-from dsh.llm.transport.credential import KeySources, find_key
-from dsh.llm.transport.endpoint import Endpoint, base_url_problem, joined
-from dsh.llm.transport.watchdog import StreamLimits
+from dsh.llm.route.adapter import Route, RouteAdapter
+from dsh.llm.route.config import ModelConfig, RouteConfig
+from dsh.llm.transport.credential import KeySources
 from dsh.session.chunk import Chunk
 from dsh.session.projection.price import Price
-
-if TYPE_CHECKING:
-    from dsh.llm.transport.discovery import Discovery
 
 PROVIDER = "deepseek-official"
 DISPLAY_NAME = "DeepSeek"
 DEFAULT_BASE_URL = "https://api.deepseek.com"
 BASE_URL_VARIABLE = "DEEPSEEK_BASE_URL"
-USER_AGENT = f"dsh/{__version__}"
-"""Attribution on every request."""
 
 Effort = Literal["off", "low", "high", "max"]
 Thinking = Literal["enabled", "disabled"]
@@ -50,15 +35,11 @@ _EFFORTS = {
 }
 
 
-class DeepSeekModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, rename="camel"):
+class DeepSeekModel(ModelConfig, frozen=True, forbid_unknown_fields=True, kw_only=True, rename="camel"):
     """A model of the catalogue. Models outside it work as well, with the row's defaults."""
 
-    id: str
-    """What a request calls the model."""
     name: str | None = None
     """What people call it; unset: its id."""
-    description: str | None = None
-    """One line about it, for lists."""
     context_window: int | None = None
     """In tokens; unset: the row's `defaultContextWindow`."""
     max_tokens: int | None = None
@@ -75,96 +56,103 @@ class DeepSeekModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """The same: no effect."""
 
 
-class DeepSeekSettings(msgspec.Struct, frozen=True, eq=False, weakref=True, kw_only=True):
-    """One valid state of the row's settings. A call uses the same one from start to end."""
-
-    api_key_env: str
-    base_url: str | None
-    """As configured; None for the environment's or the public one."""
-    thinking: Thinking | None
-    reasoning_effort: Effort | None
-    max_tokens: int
-    default_context_window: int
-    models: tuple[DeepSeekModel, ...]
-    detect_leaked_calls: bool
-    limits: StreamLimits
-    retry_policy: RetryPolicy
+def _default_models() -> list[DeepSeekModel]:
+    return [
+        DeepSeekModel(id="deepseek-v4-flash", name="DeepSeek-V4-Flash", context_window=1_000_000),
+        DeepSeekModel(id="deepseek-v4-pro", name="DeepSeek-V4-Pro", context_window=1_000_000),
+        DeepSeekModel(
+            id="deepseek-v4-flash-vision-exp",
+            name="DeepSeek-V4-Flash-Vision-Exp",
+            context_window=1_000_000,
+            input_modalities=["text", "image"],
+        ),
+    ]
 
 
-class DeepSeekAdapter(LlmAdapter):
-    """Serves every model id of the route. State: the current settings."""
+class DeepSeekRoute(RouteConfig, frozen=True, forbid_unknown_fields=True, kw_only=True, rename="camel"):
+    """The route of the row `llm-deepseek`."""
+
+    api_key_env: Annotated[str, CREDENTIAL_REF] = "DEEPSEEK_API_KEY"
+    """Name of the key, as an environment variable or in the credentials file; never the key itself."""
+    base_url: str | None = msgspec.field(default=None, name="baseURL")
+    """Endpoint; unset: `DEEPSEEK_BASE_URL`, else the public one."""
+    thinking: Thinking | None = None
+    """Whether the deployment thinks; `disabled` forbids every effort but `off`."""
+    reasoning_effort: Effort | None = None
+    """Effort of requests that ask for none; unset: `high`."""
+    max_tokens: int = 256_000
+    """Longest reply, in tokens, where neither the request nor the model says otherwise."""
+    default_context_window: int = 1_000_000
+    """Window of models outside the catalogue, in tokens."""
+    models: list[DeepSeekModel] = msgspec.field(default_factory=_default_models)
+    """The catalogue: what is known of each model. Others can be used as well."""
+    detect_leaked_calls: bool = True
+    """A reply whose text is a tool call in the model's own markup is repeated, not taken as an answer."""
+    identity_headers: bool = False
+    """Send the session's id and this home's anonymous id to the endpoint."""
+
+    # of the image path, which is not built: known, so that rows written for it load
+    max_request_files_bytes: int = 128 * 1024 * 1024
+    """Of the image path, which is not built: no effect."""
+    max_inline_request_image_bytes: int = 20 * 1024 * 1024
+    """The same: no effect."""
+    max_images_per_request: int = 600
+    """The same: no effect."""
+    files_api_timeout_ms: float = 60_000
+    """The same: no effect."""
+    file_expires_after_seconds: int = 604_800
+    """The same: no effect."""
+    file_refresh_margin_seconds: int = 3_600
+    """The same: no effect."""
+    file_quota_cleanup_batch: int = 100
+    """The same: no effect."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.thinking == "disabled" and self.reasoning_effort not in (None, "off"):
+            raise ValueError(f"thinking is disabled, so reasoningEffort cannot be {self.reasoning_effort}")
+        if self.max_tokens <= 0 or self.default_context_window <= 0:
+            raise ValueError("maxTokens and defaultContextWindow must be above 0")
+
+    def shown_name(self, route: str) -> str:
+        return DISPLAY_NAME
+
+    @property
+    def url_variable(self) -> str:
+        return BASE_URL_VARIABLE
+
+    @property
+    def public_url(self) -> str:
+        return DEFAULT_BASE_URL
+
+
+class DeepSeekAdapter(RouteAdapter[DeepSeekRoute]):
+    """Serves every model id of the route."""
+
+    row = "llm-deepseek"
 
     def __init__(
         self,
-        settings: DeepSeekSettings,
         http: HttpClient,
         keys: KeySources,
         *,
         identity: Callable[[LlmRequest], Mapping[str, str]] = lambda _: {},
         catalogue: Callable[[], ModelCatalogue | None] = lambda: None,
     ) -> None:
-        self.settings = settings
-        self._http = http
-        self._keys = keys
+        super().__init__(http, keys, catalogue=catalogue)
         self._identity = identity
-        self._catalogue = catalogue
-        self._discovery: Discovery | None = None
 
-    def provider_info(self, provider: str) -> ProviderInfo:
-        return ProviderInfo(provider, DISPLAY_NAME)
-
-    def retry_policy(self, provider: str) -> RetryPolicy:
-        return self.settings.retry_policy
-
-    def list_models(self, provider: str) -> tuple[ModelInfo, ...]:
-        return tuple(self._info(self.settings, provider, model.id) for model in self.settings.models)
-
-    def resolve_model(self, provider: str, model: str) -> ModelInfo:
-        return self._info(self.settings, provider, model)
-
-    async def prepare(self, provider: str, model: str) -> Generation:
-        settings = self.settings
-        with contextlib.suppress(LlmError):  # the call itself reports it
-            self._http.warm(self._base_url(settings))
-
-        def stream(request: LlmRequest) -> AsyncIterator[Chunk]:
-            return self._stream(settings, request)
-
-        return Generation(self._info(settings, provider, model), stream)
-
-    def stream(self, request: LlmRequest) -> AsyncIterator[Chunk]:
-        return self._stream(self.settings, request)
-
-    async def list_served_models(self, provider: str) -> tuple[ModelInfo, ...]:
-        """The models that the server itself lists; remembered for a while.
-
-        Raises:
-            LlmError: it lists none, or does not answer.
-        """
-        settings = self.settings
-        if self._discovery is None:
-            from dsh.llm.transport.discovery import Discovery
-
-            self._discovery = Discovery(self._http)
-        served = await self._discovery.of(self._endpoint(settings, "models", "application/json"))
-        return tuple(self._info(settings, provider, model.id) for model in served)
-
-    async def _stream(self, settings: DeepSeekSettings, request: LlmRequest) -> AsyncIterator[Chunk]:
+    def _call(self, route: Route[DeepSeekRoute], request: LlmRequest) -> AsyncIterator[Chunk]:
         more = dict(self._identity(request))
         if request.purpose == "compaction":
             more["x-deepseek-harness-compact"] = "1"
-        endpoint = self._endpoint(settings, "chat/completions", "text/event-stream", more)
-        thinking, effort = thinking_of(request, settings.thinking, settings.reasoning_effort)
+        config = route.config
+        endpoint = self._endpoint(route, "chat/completions", headers=more)
+        thinking, effort = thinking_of(request, config.thinking, config.reasoning_effort)
         from dsh.llm.chat.call import stream_chat
         from dsh.llm.chat.translator import ReplyRules
 
-        async def known_models() -> Sequence[str]:
-            ids = [model.id for model in settings.models]
-            with contextlib.suppress(LlmError):
-                ids += [found.id for found in await self.list_served_models(request.config.provider)]
-            return ids
-
-        chunks = stream_chat(
+        return stream_chat(
             self._http,
             endpoint,
             request,
@@ -172,84 +160,30 @@ class DeepSeekAdapter(LlmAdapter):
             owner=self,
             thinking=thinking,
             effort=effort,
-            known_models=known_models,
-            rules=ReplyRules(detect_leaked_calls=settings.detect_leaked_calls),
-        )
-        try:
-            async for chunk in chunks:
-                yield chunk
-        finally:
-            await close_stream(chunks)
-
-    def _endpoint(
-        self, settings: DeepSeekSettings, path: str, accept: str, headers: Mapping[str, str] | None = None
-    ) -> Endpoint:
-        key = find_key(self._keys, settings.api_key_env, DISPLAY_NAME)
-        base_url = self._base_url(settings)
-        return Endpoint(
-            url=joined(base_url, path),
-            headers={
-                "authorization": f"Bearer {key.value}",
-                "content-type": "application/json",
-                "accept": accept,
-                "accept-encoding": "identity",
-                "user-agent": USER_AGENT,
-                **(headers or {}),
-            },
-            provider=DISPLAY_NAME,
-            shown_url=host_of(base_url).rstrip("/"),
-            secret=key.value,
-            limits=settings.limits,
-            longest_wait_ms=_longest_wait_ms(settings.retry_policy),
-            key_origin=key.where,
+            rules=ReplyRules(detect_leaked_calls=config.detect_leaked_calls),
         )
 
-    def _info(self, settings: DeepSeekSettings, provider: str, model: str) -> ModelInfo:
-        """What is said of a model by its id; one that nobody knows has the row's defaults."""
-        listed = next((entry for entry in settings.models if entry.id == model), None)
-        entry = listed or DeepSeekModel(id=model)
-        row = ModelFacts(name=entry.name, context_window=entry.context_window, price=entry.price)
+    def _place(self, route: Route[DeepSeekRoute]) -> str:
+        return self.row
+
+    def _vendor(self, route: Route[DeepSeekRoute], model: str) -> tuple[str | None, bool]:
         # the shipped catalogue has no price here: DeepSeek's depend on the hour
-        vendor = "deepseek" if listed is None else None
-        known = known_of(self._catalogue(), provider, model, row=row, vendor=vendor)
-        return _model_info(settings, provider, entry, known)
+        return (None if route.config.listed(model) is not None else "deepseek"), True
 
-    def _base_url(self, settings: DeepSeekSettings) -> str:
-        """The base URL: configured, from the environment, or the public one."""
-        given, where = settings.base_url or "", "llm-deepseek.baseURL"
-        if not given.strip() and self._keys.environment is not None:
-            variable = self._keys.environment.get_from(BASE_URL_VARIABLE, ("process",))
-            given, where = (variable.value if variable is not None else ""), BASE_URL_VARIABLE
-        url = given.strip() or DEFAULT_BASE_URL
-        if (problem := base_url_problem(url)) is not None:
-            raise LlmError.of(
-                "INVALID_BASE_URL",
-                f"{where} {problem}; set it to one such as {DEFAULT_BASE_URL}, or unset it",
-            )
-        return url
+    def _facts(self, route: Route[DeepSeekRoute], model: str, served: ModelFacts = NO_FACTS) -> ModelFacts:
+        return super()._facts(route, model)  # the server's list says nothing better
 
-
-def _longest_wait_ms(policy: RetryPolicy) -> float | None:
-    return policy.max_provider_delay_ms if policy.mode == "normal" else None
-
-
-def _model_info(
-    settings: DeepSeekSettings, provider: str, model: DeepSeekModel, known: ModelFacts
-) -> ModelInfo:
-    offered = ["off"] if settings.thinking == "disabled" else list(_EFFORTS)
-    default = "off" if settings.thinking == "disabled" else settings.reasoning_effort or "high"
-    longest = known.max_output_tokens or settings.max_tokens
-    return ModelInfo(
-        provider=provider,
-        id=model.id,
-        name=known.name or model.id,
-        description=model.description,
-        input_modalities=("text",),  # images have no way onto this wire yet
-        context_window=known.context_window or settings.default_context_window,
-        default_max_tokens=model.max_tokens or min(settings.max_tokens, longest),
-        reasoning=ReasoningInfo(tuple(_EFFORTS[name] for name in offered), default),
-        price=known.price,
-    )
+    def _abilities(
+        self, route: Route[DeepSeekRoute], model: str, facts: ModelFacts
+    ) -> tuple[int, ReasoningInfo]:
+        config, entry = route.config, route.config.listed(model)
+        offered = ["off"] if config.thinking == "disabled" else list(_EFFORTS)
+        default = "off" if config.thinking == "disabled" else config.reasoning_effort or "high"
+        longest = None if entry is None else entry.max_tokens
+        return (
+            longest or min(config.max_tokens, facts.max_output_tokens or config.max_tokens),
+            ReasoningInfo(tuple(_EFFORTS[name] for name in offered), default),
+        )
 
 
 def thinking_of(
