@@ -20,10 +20,12 @@ from dsh.llm.script.player import Script, ScriptAdapter, Scripts, finished
 from dsh.llm.script.recording import Recording, scripts_of
 from dsh.llm.stream import close_stream
 from dsh.session.chunk import BlockEnd, BlockStart, Chunk, Finish, TextDelta
+from dsh.session.message import user_message
 from tests.aio import aio, aio_in_virtual_time
 from tests.llm.script_kit import adapter_of, chunks_of, refused, request
 
 STOP = Finish({"kind": "stop"})
+SNAPSHOT = {"kind": "plugin", "plugin": "x", "form": "snapshot", "sections": []}
 
 
 def reply(words: str) -> Chunks:
@@ -40,8 +42,8 @@ async def said(adapter: ScriptAdapter, **asked: Any) -> str:
     return words([chunk async for chunk in adapter.stream(request(**asked))])
 
 
-def recording(name: str, created_at: int, *texts: str) -> Recording:
-    return Recording(name, name, created_at, tuple(Call(entry=reply(t)) for t in texts), (), {})
+def recording(name: str, created_at: int, *texts: str, opening: str | None = None) -> Recording:
+    return Recording(name, name, created_at, tuple(Call(entry=reply(t)) for t in texts), (), {}, opening)
 
 
 @aio
@@ -263,6 +265,31 @@ async def test_live_sessions_claim_the_recorded_ones_in_order_of_their_first_cal
     scripts.assert_consumed()
     async with refused("SCRIPT_UNRECORDED_SESSION"):
         await said(adapter, session_id="c4")
+
+
+@pytest.mark.parametrize("order", sorted(set(itertools.permutations(("left", "right", "left")))))
+@aio
+async def test_children_side_by_side_claim_what_opens_as_they_do(order: tuple[str, ...]) -> None:
+    """Those that open alike come in the order of their recordings; others get what is left."""
+    children = [
+        recording("a", 1, "left 1", opening="left"),
+        recording("b", 2, "right 1", opening="right"),
+        recording("c", 3, "left 2", opening="left"),
+        recording("d", 4, "of another machine", opening="/its/path"),
+    ]
+    scripts = scripts_of(recording("parent", 9, "p", opening="left"), children)
+    adapter = ScriptAdapter(scripts)
+
+    async def first_call(task: str) -> str:
+        asked = request("seed", task, user_message("now", SNAPSHOT), session_id=f"live {len(heard)}")
+        return words(await chunks_of(adapter, asked))
+
+    heard: list[str] = []
+    for task in ("right", *order, "/my/path"):
+        heard.append(await first_call(task))
+    numbers = {"left": iter(("left 1", "left 2")), "right": iter(("right 1",))}
+    assert heard == ["p", *(next(numbers[task]) for task in order), "of another machine"]
+    scripts.assert_consumed()
 
 
 @aio

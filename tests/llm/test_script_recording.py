@@ -164,6 +164,31 @@ def test_a_header_that_was_cut_short_says_nothing(tmp_path: Path, data: Any) -> 
     assert len(recording.calls) == 1
 
 
+def message(words: str, **source: Any) -> dict[str, Any]:
+    data = {"content": [{"type": "text", "text": words}], "source": source, "role": "user", "id": words}
+    return {"type": "user/message", "data": data}
+
+
+@pytest.mark.parametrize(
+    ("before", "opening"),
+    [
+        ([message("a", kind="user"), message("b", kind="user"), message("now", kind="plugin")], "b"),
+        ([message("a", kind="user"), message("told", kind="coordinator", form="relay")], "told"),
+        ([message("now", kind="plugin")], None),
+        ([], None),
+        ([{"type": "user/message", "data": {"content": 1}}], None),
+        ([{"type": "user/message", "data": [1]}], None),
+    ],
+)
+def test_a_recording_knows_what_was_said_before_its_first_call(
+    tmp_path: Path, before: list[dict[str, Any]], opening: str | None
+) -> None:
+    rows = [*before, *ROWS, message("later", kind="user"), *ROWS]
+
+    assert read_recording(written(tmp_path / "s.jsonl", rows)).opening == opening
+    assert read_recording(written(tmp_path / "s.jsonl", before)).opening is None
+
+
 @needs_corpus
 def test_every_recording_of_the_corpus_gives_its_calls() -> None:
     """Every finish of the log ends a call. Two were cancelled; one fixture is cut short."""

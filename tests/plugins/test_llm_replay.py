@@ -245,6 +245,21 @@ async def test_children_bind_to_sessions_in_order_of_their_first_call(tmp_path: 
     assert more[0]["error"]["code"] == "SCRIPT_UNRECORDED_SESSION"
 
 
+@aio
+async def test_children_that_run_side_by_side_are_told_apart_by_what_they_were_asked(tmp_path: Path) -> None:
+    asked = {"parent": "start", "child a": "do a", "child b": "do b"}
+    logs = [await recorded(said(words), prompts=[task]) for words, task in asked.items()]
+    files = [stored(log, tmp_path / f"{at}.jsonl") for at, log in enumerate(logs)]
+    row = {"file": files[0], "childFiles": files[1:], "providers": {ROUTE: {}}}
+
+    async with composed([(llm_replay, row)]) as ctx:
+        assert [answer(await talk(ctx, task)) for task in ("start", "do b", "do a")] == [
+            "parent",
+            "child b",
+            "child a",
+        ]
+
+
 def said(words: str) -> dict[str, Any]:
     return {"text": [words]}
 

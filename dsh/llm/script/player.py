@@ -1,6 +1,7 @@
 """Scripts as a model: which script and which call of it answers a request (`spec/llm.md` §8)."""
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Any
 
 from dsh.llm.adapter import LlmAdapter, ModelInfo, ProviderInfo, RetryPolicy
 from dsh.llm.failure import LlmError
@@ -11,14 +12,21 @@ from dsh.llm.script.error import EXHAUSTED, UNCONSUMED, UNRECORDED_SESSION, Scri
 from dsh.llm.script.placeholder import filled_entry
 from dsh.llm.stream import close_stream
 from dsh.session.chunk import Chunk, Finish
+from dsh.session.message import text_in
 
 
 class Script:
     """The calls of one session in order. State: which come next."""
 
-    def __init__(self, calls: Iterable[Call], *, name: str = "the script") -> None:
+    def __init__(
+        self, calls: Iterable[Call], *, name: str = "the script", opening: str | None = None
+    ) -> None:
+        """
+        Args:
+            opening: what the user had said last when the first call was made, where that is known.
+        """
         calls = list(calls)
-        self.name = name
+        self.name, self.opening = name, opening
         self._turns = [call for call in calls if call.purpose != "session-title"]
         self._titles = [call for call in calls if call.purpose == "session-title"]
         self._length, self._next = len(self._turns), 0
@@ -100,31 +108,40 @@ class Scripts:
     """The scripts of a recorded session and its children, in the order in which they are claimed. State: who
     has claimed which.
 
-    Live ids are new ones, so order decides: each live session claims the next script at its first call. Calls
-    without a session share one.
+    Live ids are new ones. The session that calls first claims the first script, the parent's; each other one
+    claims at its first call the script that opens with the same words, so that children which run side by
+    side may come in any order, else the next. Calls without a session share one.
     """
 
     def __init__(self, scripts: Sequence[Script]) -> None:
         self._scripts = tuple(scripts)
+        self._free = list(scripts)
         self._claimed: dict[str | None, Script] = {}
 
-    def of(self, session_id: str | None) -> Script:
-        """The script of a live session.
+    def of(self, request: LlmRequest) -> Script:
+        """The script of the session that makes a request.
 
         Raises:
             ScriptError: `SCRIPT_UNRECORDED_SESSION`, there are more sessions than scripts.
         """
-        script = self._claimed.get(session_id)
+        script = self._claimed.get(request.session_id)
         if script is None:
-            number = len(self._claimed)
-            if number == len(self._scripts):
+            if not self._free:
                 raise ScriptError(
                     UNRECORDED_SESSION,
-                    f"a session calls the model that was not recorded; there are recordings of {number}",
+                    "a session calls the model that was not recorded; there are recordings of "
+                    f"{len(self._scripts)}",
                     hint="record the session again, with its children",
                 )
-            script = self._claimed[session_id] = self._scripts[number]
+            script = self._claimed[request.session_id] = self._fitting(opening_of(request.messages))
+            self._free.remove(script)
         return script
+
+    def _fitting(self, opening: str | None) -> Script:
+        """Whichever script is free and opens so; else the first one."""
+        if self._claimed and opening is not None:
+            return next((script for script in self._free if script.opening == opening), self._free[0])
+        return self._free[0]
 
     @property
     def is_begun(self) -> bool:
@@ -191,7 +208,7 @@ class ScriptAdapter(LlmAdapter):
 
     async def stream(self, request: LlmRequest) -> AsyncIterator[Chunk]:
         """The next reply. Raises as `Scripts.of`, `Script.take`, `filled` and `play`."""
-        call = self.scripts.of(request.session_id).take(request)
+        call = self.scripts.of(request).take(request)
         entry = filled_entry(call.entry, request.messages)
         chunks = play(entry, request.signal, pace_ms=self._pace_ms)
         try:
@@ -199,6 +216,16 @@ class ScriptAdapter(LlmAdapter):
                 yield chunk
         finally:
             await close_stream(chunks)
+
+
+def opening_of(messages: Iterable[Mapping[str, Any]]) -> str | None:
+    """The last of these messages that is the user's own, or one agent's to another, as text."""
+    said = None
+    for message in messages:
+        source = message["source"]
+        if source.get("kind") == "user" or source.get("form") == "relay":
+            said = text_in(message["content"])
+    return said
 
 
 async def finished(adapter: LlmAdapter, request: LlmRequest) -> AsyncIterator[Chunk]:

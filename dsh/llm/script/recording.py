@@ -15,7 +15,7 @@ from dsh.llm.adapter import ModelInfo, RetryPolicy
 from dsh.llm.script.call import Call, check_whole
 from dsh.llm.script.derive import derived_calls
 from dsh.llm.script.error import INVALID, ScriptError
-from dsh.llm.script.player import Script, Scripts
+from dsh.llm.script.player import Script, Scripts, opening_of
 from dsh.llm.script.route import recorded_models, recorded_policies
 from dsh.persistence.jsonl.frames import MAGIC, FrameDefect, decode_frame, scan_frames
 from dsh.session.chunk_row import is_row, row_to_run
@@ -34,6 +34,8 @@ class Recording(msgspec.Struct, frozen=True):
     """As derived: some may be without an end (`check_whole`)."""
     models: tuple[ModelInfo, ...]
     policies: dict[str, RetryPolicy]
+    opening: str | None = None
+    """What the user had said last when the first call was made."""
 
 
 def read_recording(path: Path, *, is_child: bool = False) -> Recording:
@@ -60,12 +62,20 @@ def read_recording(path: Path, *, is_child: bool = False) -> Recording:
     except ScriptError as error:
         raise ScriptError(INVALID, f"{path}: {error}", hint=error.hint) from None
     created_at = safe_int(header.get("createdAt")) or 0
-    return Recording(str(path), str(header.get("id", "")), created_at, tuple(calls), models, policies)
+    return Recording(
+        name=str(path),
+        session_id=str(header.get("id", "")),
+        created_at=created_at,
+        calls=tuple(calls),
+        models=models,
+        policies=policies,
+        opening=_opening(events, calls),
+    )
 
 
 def scripts_of(parent: Recording, children: Sequence[Recording]) -> Scripts:
-    """The scripts in the order in which live sessions claim them: the parent's, then those of children by the
-    time they were made, ids deciding between equals.
+    """The scripts in the order in which live sessions claim them where their opening words do not decide: the
+    parent's, then those of children by the time they were made, ids deciding between equals.
 
     Raises:
         ScriptError: `SCRIPT_UNFINISHED_CALL`.
@@ -73,7 +83,18 @@ def scripts_of(parent: Recording, children: Sequence[Recording]) -> Scripts:
     ordered = [parent, *sorted(children, key=lambda child: (child.created_at, child.session_id))]
     for recording in ordered:
         check_whole(recording.calls)
-    return Scripts([Script(recording.calls, name=recording.name) for recording in ordered])
+    return Scripts([Script(each.calls, name=each.name, opening=each.opening) for each in ordered])
+
+
+def _opening(events: Sequence[SessionEvent], calls: Sequence[Call]) -> str | None:
+    """What the user had said last when the first call was made; None where the log does not tell."""
+    if not calls or calls[0].seq is None:
+        return None
+    said = [event.data for event in events[: calls[0].seq] if event.type == "user/message"]
+    try:
+        return opening_of(said)
+    except (KeyError, TypeError, AttributeError):
+        return None
 
 
 def read_regular(path: Path) -> bytes:
