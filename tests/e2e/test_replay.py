@@ -182,6 +182,25 @@ def test_retries_under_a_policy_that_was_changed_between_them_replay(
     assert done.divergence is None, done.told
 
 
+REFUSED = (
+    "- id: agent-default-model\n  config: {provider: lab, model: other}\n"
+    "- id: llm-openai\n  merge: {providers: {lab: {baseURL: 'http://127.0.0.1:9/v1', keyless: true, "
+    "strictModels: true, models: [{id: known}]}}}\n"
+)
+
+
+def test_a_request_that_the_adapter_refused_is_refused_again(space: Workspace) -> None:
+    """The log then has no request, no reply and not even the name of the route."""
+    space.write("refused.yml", REFUSED)
+    done = space.run("run", "--patch", "refused.yml", "DO THE TASK")
+    assert (done.code, "UNKNOWN_MODEL" in done.stderr) == (1, True)
+    [log] = space.logs()
+
+    again = replayed(log)
+
+    assert (again.code, again.divergence) == (0, None), again.told
+
+
 def test_a_live_tool_that_says_something_else_is_a_difference(space: Workspace, answering: Answering) -> None:
     log = recorded(space, answering, bash("cat note"), text("done"))
     space.write("note", "now it is there\n")

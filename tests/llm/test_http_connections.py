@@ -164,21 +164,21 @@ async def test_headers_without_end_are_cut_off() -> None:
         await client.aclose()
 
 
-@pytest.mark.parametrize(
-    ("encoding", "encoded"),
-    [
-        ("gzip", gzip.compress(BODY)),
-        ("GZIP", gzip.compress(BODY)),
-        ("deflate", zlib.compress(BODY)),
-        ("zstd", zstandard.compress(BODY)),
-        ("gzip, identity", gzip.compress(BODY)),
-        ("deflate, gzip", gzip.compress(zlib.compress(BODY))),
-        ("identity", BODY),
-    ],
-)
+ENCODED = {
+    "gzip": gzip.compress(BODY),
+    "GZIP": gzip.compress(BODY),
+    "deflate": zlib.compress(BODY),
+    "zstd": zstandard.compress(BODY),
+    "gzip, identity": gzip.compress(BODY),
+    "deflate, gzip": gzip.compress(zlib.compress(BODY)),
+    "identity": BODY,
+}
+
+
+@pytest.mark.parametrize("encoding", ENCODED)
 @aio
-async def test_an_encoding_that_was_not_asked_for_is_undone(encoding: str, encoded: bytes) -> None:
-    assert await answer_to(response(encoded, f"content-encoding: {encoding}")) == BODY
+async def test_an_encoding_that_was_not_asked_for_is_undone(encoding: str) -> None:
+    assert await answer_to(response(ENCODED[encoding], f"content-encoding: {encoding}")) == BODY
 
 
 @aio

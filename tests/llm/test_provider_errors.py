@@ -2,8 +2,8 @@
 
 `tests/data/provider_errors.json` holds them. They were written after public documentation, source and
 reports of users, and shortened; none was recorded from a live service, and not each was checked word by word.
-What they prove is that each shape and wording is understood, not that a provider still answers so. Status null
-stands for an error within the stream, 200 for one in place of it.
+They prove that each shape and wording is understood, not that a provider still answers so. Status null stands
+for an error within the stream, 200 for one in place of it.
 """
 
 import json

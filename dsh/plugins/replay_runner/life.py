@@ -29,7 +29,7 @@ from dsh.capabilities.replay import ReplayTask
 from dsh.errors import DshError
 from dsh.kernel import Context
 from dsh.kernel.foreign import contained
-from dsh.plugins.replay_runner.model import RecordedModel
+from dsh.plugins.replay_runner.model import UNNAMED, RecordedModel
 from dsh.plugins.replay_runner.places import masks, moves
 from dsh.plugins.replay_runner.surroundings import Surroundings
 from dsh.plugins.replay_runner.tools import RecordedTools
@@ -150,7 +150,9 @@ class LifeRun:
                 agent_preset=header.agent_preset,
                 seed=[] if seed is None and is_resumed else seed,
                 seed_length=header.seed_length,
-                options=AgentOptions(provider=config.get("provider"), model=config.get("model")),
+                options=AgentOptions(
+                    provider=config.get("provider", UNNAMED), model=config.get("model", UNNAMED)
+                ),
                 setup=self._set_up,
             )
         )

@@ -7,7 +7,7 @@ from typing import Protocol
 import msgspec
 
 from dsh.kernel import CancelToken
-from dsh.llm.adapter import DEFAULT_RETRYABLE_CODES, LlmAdapter, ModelInfo, RetryPolicy
+from dsh.llm.adapter import DEFAULT_RETRYABLE_CODES, Generation, LlmAdapter, ModelInfo, RetryPolicy
 from dsh.llm.failure import LlmError
 from dsh.llm.registry import LlmRegistry
 from dsh.llm.request import LlmRequest
@@ -19,6 +19,8 @@ from dsh.llm.script.route import recorded_models
 from dsh.session.chunk import BlockEnd, Chunk, ToolCallDelta
 from dsh.session.replay.recording import Life, Recording
 
+UNNAMED = "recorded"
+"""The route, and the model, of a log that never got as far as to name one."""
 PATIENCE = 50
 """Turns of the event loop that a cancellation may take to come."""
 OVERFLOW = "CONTEXT_WINDOW_EXCEEDED"
@@ -60,6 +62,8 @@ class RecordedModel:
         served = {info.provider for info in llm.list_providers()}
         models = [info for call in self._calls if (info := call.model) is not None]
         providers = dict.fromkeys(info.provider for info in (*self._models, *models))
+        if any(call.is_refused for call in self._calls):
+            providers[UNNAMED] = None
         routes = [provider for provider in providers if provider not in served]
         if routes:
             llm.register_adapter(routes, _Route(self, self._models, self._policy))
@@ -69,6 +73,10 @@ class RecordedModel:
         """What was known of the model when the next call was made."""
         call = self._script.following
         return None if call is None else call.model
+
+    def refused(self) -> LlmError | None:
+        """The failure of the next call, where the adapter refused it before there was a request."""
+        return self._script.refused()
 
     def begin(self, life: Life, player: Player, rewrite: Callable[[str], str] | None) -> None:
         """Answer this life from here on.
@@ -129,8 +137,7 @@ class RecordedModel:
             player.feed()
             _check(signal)
         player.diverged("the recorded reply breaks off where nobody cancels the replayed one")
-        while not signal.cancelled:
-            await asyncio.wait((asyncio.ensure_future(_cancelled(signal)),))
+        await signal.wait()
         _check(signal)
 
     def _rewritten(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
@@ -178,6 +185,13 @@ class _Route(LlmAdapter):
                 return info
         return ModelInfo(provider=provider, id=model, name=model)
 
+    async def prepare(self, provider: str, model: str) -> Generation:
+        """Raises what the recorded adapter refused the next call with."""
+        refusal = self._model.refused()
+        if refusal is not None:
+            raise refusal
+        return await super().prepare(provider, model)
+
     def stream(self, request: LlmRequest) -> AsyncIterator[Chunk]:
         return self._model.serve(request, None)
 
@@ -199,12 +213,3 @@ def _policy(recording: Recording) -> RetryPolicy:
 def _check(signal: CancelToken) -> None:
     if signal.cancelled:
         raise LlmError.of("ABORTED", "the request was cancelled")
-
-
-async def _cancelled(signal: CancelToken) -> None:
-    gate = asyncio.Event()
-    undo = signal.on_cancel(lambda _: gate.set())
-    try:
-        await gate.wait()
-    finally:
-        undo()
