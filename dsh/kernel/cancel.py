@@ -76,6 +76,15 @@ class CancelToken:
         if self.cancelled:
             raise Cancelled(self.reason)
 
+    async def wait(self) -> None:
+        """Wait until the token is cancelled."""
+        gate = asyncio.Event()
+        undo = self.on_cancel(lambda _: gate.set())
+        try:
+            await gate.wait()
+        finally:
+            undo()
+
     async def race(self, awaitable: Awaitable[T]) -> T:
         """Wait for `awaitable` or for cancellation, whichever comes first.
 

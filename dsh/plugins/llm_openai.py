@@ -22,7 +22,7 @@ class Config(RoutesConfig, kw_only=True):
     """The routes, by the name that sessions call them by; none for no routes."""
 
 
-sections = {OpenAiAdapter.row: Config}
+sections = {"llm-openai": Config}
 
 
 def apply(ctx: Context, config: Config) -> None:

@@ -153,7 +153,7 @@ def test_every_settings_section_is_documented() -> None:
         if module.startswith("dsh.plugins.")
         for node in ast.walk(tree_of(module))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-        if node.func.id == "install_settings_section"
+        if node.func.id in ("install_settings_section", "serve_routes")
     ]
 
     assert len(calls_of_sections) == sum(len(section.plugins) for section in settings.sections())

@@ -14,13 +14,13 @@ from dsh.capabilities.model_catalogue import MODEL_CATALOGUE
 from dsh.capabilities.model_facts import ModelFacts
 from dsh.capabilities.subprocess import SUBPROCESS
 from dsh.composition.environment import Environment
-from dsh.kernel import CancelToken, Context, ValidationError, resolve_config
+from dsh.kernel import Context, ValidationError, resolve_config
 from dsh.llm.adapter import LlmAdapter, ProviderInfo
 from dsh.llm.anthropic.adapter import AnthropicAdapter
 from dsh.llm.anthropic.route import AnthropicRoute
 from dsh.llm.failure import LlmError
 from dsh.llm.memo import Memo
-from dsh.llm.registry import LLM, LlmRegistry
+from dsh.llm.registry import LLM
 from dsh.llm.request import LlmCallConfig, LlmRequest
 from dsh.llm.transport.credential import ContextKeys
 from dsh.llm.transport.discovery import Discovery, ServedModel
@@ -35,57 +35,31 @@ from dsh.testing.mock_server import MockModelServer
 from tests.aio import aio
 from tests.llm.build import schema
 from tests.plugins.test_settings_consumers import edit, provide, settle
+from tests.plugins.wire import Wire, composed, failure_of
 
 KEY = "mock-secret-key"
 MODEL = "claude-sonnet-4-5"
 
 
-class Line:
-    """A running composition with the row, and short ways to ask it something."""
+class Line(Wire):
+    """A running composition whose replies are put together."""
 
-    def __init__(self, ctx: Context) -> None:
-        self.ctx = ctx
-
-    @property
-    def llm(self) -> LlmRegistry:
-        return self.ctx.use(LLM)
-
-    async def ask(
-        self,
-        *messages: Message,
-        route: str = "anthropic",
-        model: str = MODEL,
-        config: Mapping[str, Any] | None = None,
-        signal: CancelToken | None = None,
-        **fields: Any,
-    ) -> BlockAssembler:
+    async def reply(self, *messages: Message, **fields: Any) -> BlockAssembler:
         """The reply to one request."""
-        call = await self.llm.prepare_call(LlmCallConfig(route, model, **(config or {})))
-        asked = LlmRequest(
-            config=call.config, messages=messages or (user_message("hello"),), signal=signal, **fields
-        )
         made = BlockAssembler()
-        async for chunk in call.stream(asked):
+        async for chunk in self.stream(*messages, **fields):
             made.push(chunk)
         return made
 
     async def failure(self, **fields: Any) -> Any:
         """Why a request failed."""
-        finish = (await self.ask(**fields)).finish
-        assert finish["kind"] == "error", finish
-        return finish["failure"]
+        return failure_of(await self.ask(**fields))
 
 
 @asynccontextmanager
 async def line(env: Mapping[str, str] | None = None, **providers: Any) -> AsyncIterator[Line]:
-    ctx = Context()
-    try:
-        ctx.provide(LAUNCH_ENVIRONMENT, Environment({"K": KEY, **(env or {})}, []))
-        await ctx.plugin(llm, {})
-        await ctx.plugin(llm_anthropic, {"providers": providers})
-        yield Line(ctx)
-    finally:
-        await ctx.dispose()
+    async with composed(llm_anthropic, {"providers": providers}, {"K": KEY, **(env or {})}) as ctx:
+        yield Line(ctx, "anthropic", MODEL)
 
 
 @asynccontextmanager
@@ -106,7 +80,7 @@ async def against(
 async def test_a_request_carries_key_version_and_attribution() -> None:
     headers = {"Anthropic-Beta": "context-1m", "X-Team": "a"}
     async with against(route={"headers": headers}) as (run, server):
-        assert list((await run.ask(system="sys")).blocks()) == [
+        assert list((await run.reply(system="sys")).blocks()) == [
             {"type": "text", "text": server.options.success_text}
         ]
         sent = server.requests[0]
@@ -127,7 +101,7 @@ async def test_the_base_url_may_have_the_version_and_a_slash(tail: str) -> None:
     async with MockModelServer() as server:
         made = {"apiKeyEnv": "K", "baseURLEnv": "URL"}
         async with line({"URL": server.anthropic_url + tail}, anthropic=made) as run:
-            await run.ask()
+            await run.reply()
             assert server.requests[0].path == "/v1/messages"
 
 
@@ -136,7 +110,7 @@ async def test_a_keyless_route_looks_for_no_key_and_sends_none() -> None:
     async with MockModelServer() as server:
         made = {"apiKeyEnv": "K", "keyless": True, "baseURL": server.anthropic_url}
         async with line(anthropic=made) as run:
-            assert (await run.ask()).finish == {"kind": "stop"}
+            assert (await run.reply()).finish == {"kind": "stop"}
             assert not server.requests[0].headers.keys() & {"x-api-key", "authorization"}
 
 
@@ -145,7 +119,7 @@ async def test_a_gateway_may_want_the_key_as_a_bearer_token() -> None:
     async with MockModelServer() as server:
         made = {"apiKeyEnv": "K", "keyHeader": "authorization", "baseURL": server.anthropic_url}
         async with line(anthropic=made) as run:
-            await run.ask()
+            await run.reply()
             sent = server.requests[0].headers
             assert (sent["authorization"], "x-api-key" in sent) == (f"Bearer {KEY}", False)
 
@@ -194,7 +168,7 @@ async def test_a_url_in_the_variable_that_is_none_is_named_without_its_parts() -
 async def test_one_connection_serves_one_request_after_the_other() -> None:
     async with against("success", repeat_last=True) as (run, server):
         for _ in range(3):
-            await run.ask()
+            await run.reply()
         assert server.connections == 1
 
 
@@ -212,7 +186,7 @@ async def test_a_wrong_key_is_told_with_where_it_came_from() -> None:
 @aio
 async def test_a_reply_that_breaks_off_reports_what_it_used_by_then(script: str) -> None:
     async with against(script) as (run, _):
-        made = await run.ask()
+        made = await run.reply()
 
         assert made.finish["kind"] == "error"
         assert made.usage is not None
@@ -232,12 +206,12 @@ async def test_thinking_goes_back_signed_within_a_tool_loop() -> None:
     script = ("reasoning_tool_call", "success")
     async with against(*script, route={"reasoningEffort": "low"}) as (run, server):
         memo = Memo()
-        first = await run.ask(memo=memo)
+        first = await run.reply(memo=memo)
         call = next(block for block in first.blocks() if block["type"] == "tool-call")
         result = tool_result_message(call["id"], [{"type": "text", "text": "done"}])
         history = (user_message("hello"), answer(first), result)
 
-        assert (await run.ask(*history, memo=memo)).finish == {"kind": "stop"}
+        assert (await run.reply(*history, memo=memo)).finish == {"kind": "stop"}
         sent = server.requests[1].body
         assert sent["thinking"] == {"type": "enabled", "budget_tokens": 2048}
         thought = sent["messages"][1]["content"][0]
@@ -249,11 +223,11 @@ async def test_after_a_switch_of_model_or_route_the_history_is_neutral() -> None
     async with MockModelServer(("reasoning_success",), repeat_last=True) as server:
         made = {"apiKeyEnv": "K", "baseURL": server.anthropic_url}
         async with line(anthropic=made, other=made) as run:
-            reply = answer(await run.ask())
+            reply = answer(await run.reply())
             history = (user_message("a"), reply, user_message("b"))
-            await run.ask(*history)
-            await run.ask(*history, model="claude-other")
-            await run.ask(*history, route="other")
+            await run.reply(*history)
+            await run.reply(*history, model="claude-other")
+            await run.reply(*history, route="other")
             kinds = [
                 [block["type"] for block in request.body["messages"][1]["content"]]
                 for request in server.requests[1:]
@@ -280,10 +254,10 @@ async def test_newer_models_get_their_thinking_back_only_behind_what_they_though
     """They refuse it elsewhere, as after a compaction, or when a tool has come."""
     async with against("reasoning_success", "success") as (run, server):
         asked: dict[str, Any] = {"system": "sys", "tools": (schema("read"),)}
-        reply = answer(await run.ask(user_message("hello"), model=model, **asked), model)
+        reply = answer(await run.reply(user_message("hello"), model=model, **asked), model)
         first = change.pop("first", "hello")
         history = (user_message(first), reply, user_message("more"))
-        assert (await run.ask(*history, model=model, **{**asked, **change})).finish == {"kind": "stop"}
+        assert (await run.reply(*history, model=model, **{**asked, **change})).finish == {"kind": "stop"}
 
         kinds = [block["type"] for block in server.requests[1].body["messages"][1]["content"]]
         assert kinds == (["thinking", "text"] if kept else ["text"])
@@ -352,7 +326,7 @@ async def test_a_reply_is_not_given_more_room_than_the_model_is_known_to_have(
                 return ModelFacts(max_output_tokens=limit)
 
         run.ctx.provide(MODEL_CATALOGUE, Limited())
-        await run.ask()
+        await run.reply()
 
         assert server.requests[0].body["max_tokens"] == expected
 
@@ -362,12 +336,12 @@ async def test_any_model_may_be_asked_unless_the_route_is_strict() -> None:
     models = [{"id": "claude-opus-4-1"}, {"id": MODEL}]
     async with against(route={"models": models, "strictModels": True}) as (run, server):
         with pytest.raises(LlmError) as caught:
-            await run.ask(model="claude-sonet-4-5")
+            await run.reply(model="claude-sonet-4-5")
 
         assert caught.value.code == "UNKNOWN_MODEL"
         assert "nearest: claude-sonnet-4-5" in caught.value.message
         assert server.requests == []
-        assert (await run.ask()).finish == {"kind": "stop"}
+        assert (await run.reply()).finish == {"kind": "stop"}
 
 
 @aio
@@ -479,7 +453,7 @@ async def test_no_routes_are_legal_and_settings_bring_swap_and_take_them() -> No
             run.ctx, store, "llm-anthropic", {"providers": {"a": made, "b": {**made, "displayName": "B"}}}
         )
         assert [info.display_name for info in run.llm.list_providers()] == ["a", "B"]
-        assert (await run.ask(route="a")).finish == {"kind": "stop"}
+        assert (await run.reply(route="a")).finish == {"kind": "stop"}
 
         await edit(run.ctx, store, "llm-anthropic", {"providers": {"b": made}})
         assert [info.display_name for info in run.llm.list_providers()] == ["b"]

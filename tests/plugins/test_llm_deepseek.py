@@ -550,7 +550,7 @@ async def test_a_long_stream_starts_no_task_and_no_timer_for_its_chunks(
 
         loop.set_task_factory(factory)
         monkeypatch.setattr(loop, "call_at", counted)
-        chunks = [chunk async for chunk in run.stream(messages=(user_message("go"),))]
+        chunks = [chunk async for chunk in run.stream(user_message("go"))]
         loop.set_task_factory(None)
 
         assert len(chunks) == 3 * 997 + 4

@@ -1,6 +1,5 @@
 """What a scripted model does in one call: a reply, a reply that breaks off, or silence until a cancel."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TypeAlias
@@ -60,7 +59,8 @@ async def play(entry: ScriptEntry, signal: CancelToken | None, *, pace_ms: float
         signal.raise_if_cancelled()
         if isinstance(entry, Hang):
             _tell(entry.ready_file)
-            await _cancellation(signal)
+            await signal.wait()
+            signal.raise_if_cancelled()
     except Cancelled:
         raise LlmError.of("ABORTED", "the request was cancelled") from None
     if isinstance(entry, Throw):
@@ -74,13 +74,3 @@ def _tell(ready_file: str | None) -> None:
         except (OSError, ValueError) as error:
             told = error.strerror if isinstance(error, OSError) else str(error)
             raise ScriptError(INVALID, f"readyFile {ready_file!r} cannot be written: {told}") from None
-
-
-async def _cancellation(signal: CancelToken) -> None:
-    gate = asyncio.Event()
-    undo = signal.on_cancel(lambda _: gate.set())
-    try:
-        await gate.wait()
-    finally:
-        undo()
-    signal.raise_if_cancelled()
