@@ -12,6 +12,18 @@ from dsh.testing.workspace import Workspace
 
 ROWS = sorted(str(row.id) for row in compose("demo", [], Path("/nonexistent"), environ={}).rows)
 
+PRICE_OF_A_ROW = "- {id: model-catalogue, config: {models: {lab/m: {price: {input: 1, output: 2}}}}}"
+SECTIONS = {
+    "agent-default-model": "{model: m}",
+    "agent-loop": "{maxStepsPerTurn: 9}",
+    "llm-anthropic": "{providers: {lab2: {baseURL: http://h, apiKeyEnv: K}}}",
+    "llm-deepseek": "{maxTokens: 9000}",
+    "llm-openai": "{providers: {lab: {baseURL: http://h, keyless: true}}}",
+    "models": "{lab/m: {price: {input: 3}}}",
+    "permission": "{defaultPreset: read-only}",
+    "shell": "{timeoutMs: 9}",
+}
+
 
 def explained(space: Workspace, *words: str) -> dict[str, Any]:
     done = space.run("explain", *words, "--json")
@@ -241,6 +253,20 @@ def test_the_settings_over_a_row_are_told_with_their_lines(space: Workspace) -> 
     assert "  settings   section permission has nothing set" in space.run("explain", "permission").stdout
 
 
+def test_a_section_of_every_row_that_has_one_can_be_explained_over_what_the_row_says(
+    space: Workspace,
+) -> None:
+    space.write("p.yml", PRICE_OF_A_ROW)
+    (space.home / "settings.yaml").write_text("".join(f"{name}: {said}\n" for name, said in SECTIONS.items()))
+
+    told = rows(explained(space, "--patch", "p.yml")).values()
+    with_settings = {row["settings"][0]["section"]: row for row in told if row["settings"]}
+
+    assert set(with_settings) == set(SECTIONS)
+    assert all(row["settings"][0]["values"] for row in with_settings.values())
+    assert [row["problem"] for row in with_settings.values()] == [None] * len(SECTIONS)
+
+
 def test_settings_of_another_file_and_no_settings_at_all(space: Workspace) -> None:
     (space.home / "settings.yaml").write_text("shell: {timeoutMs: 1}\n")
     (space.home / "mine.json").write_text('{"shell": {"timeoutMs": 7000}}')
@@ -260,6 +286,13 @@ def test_settings_of_another_file_and_no_settings_at_all(space: Workspace) -> No
         ("shell: {cwd: !expr env.X}", "bash-sandbox"),
         ("agent-loop: {maxParallelToolCals: 2}", "agent-loop"),
         ("agent-default-model: {model: 7}", "agent-default-model"),
+        ("models: {lab/m: {price: {input: cheap, output: 1}}}", "model-catalogue"),
+        ("models: 7", "model-catalogue"),
+        ("llm-openai: {providers: {lab: {baseURL: 3}}}", "llm-openai"),
+        (
+            "llm-anthropic: {providers: {lab: {baseURL: http://h, apiKeyEnv: K, keyHeader: x}}}",
+            "llm-anthropic",
+        ),
         ("a: [", "settings"),
         ("- x", "settings"),
     ],

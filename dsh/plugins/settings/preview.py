@@ -84,13 +84,12 @@ class Preview:
             raw = self._document.section(namespace)
             if raw is None or any(expr.checked.services for _, expr in find_expressions(entry.row.config)):
                 return None
-            fields = {field.encode_name for field in msgspec.structs.fields(schema)}
             config = self._config(entry) or {}
             view: View[Any] = View(
                 namespace,
                 schema,
                 owner=entry.id,
-                base={key: value for key, value in config.items() if key in fields and value is not None},
+                base=_below(namespace, schema, config),
                 applies="live",
                 validate=None,
                 is_shared=True,
@@ -103,6 +102,15 @@ class Preview:
 
     def _config(self, entry: Entry) -> Any:
         return config_data(entry.row.config, scope_of(self._facts))
+
+
+def _below(namespace: str, schema: Any, config: dict[str, Any]) -> dict[str, Any]:
+    """What a row's config says of a section: its keys, or the value of its name where it maps free names."""
+    if isinstance(schema, type) and issubclass(schema, msgspec.Struct):
+        names = {field.encode_name for field in msgspec.structs.fields(schema)}
+        return {key: value for key, value in config.items() if key in names and value is not None}
+    below = config.get(namespace)
+    return below if isinstance(below, dict) else {}
 
 
 def _place(mark: Mark) -> Place:
