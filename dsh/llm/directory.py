@@ -92,7 +92,9 @@ class ProviderDirectory:
         if not namespace.strip() or not callable(discover):
             raise LlmError.of("INVALID_DISCOVERY", f"no model discovery for the section {namespace!r}")
         if namespace in self._discoveries:
-            raise LlmError.of("DUPLICATE_DISCOVERY", f"section {namespace!r} has a model discovery already")
+            raise LlmError.of(
+                "DUPLICATE_DISCOVERY", f"another row serves the routes of section {namespace!r} already"
+            )
         self._discoveries[namespace] = discover
         return lambda: self._discoveries.pop(namespace)
 

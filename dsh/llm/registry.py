@@ -20,6 +20,8 @@ from dsh.unicode import valid
 
 LLM: "ServiceKey[LlmRegistry]" = ServiceKey("llm")
 
+CHOSEN = "the route is chosen by agent-default-model, in the settings or as a row"
+
 LLM_STREAM: Event[LlmRequest, AsyncIterator[Chunk]] = Event("llm/stream", "waterfall", scoped=True)
 """Around every model call: a listener `(request, next)` returns an iterator over chunks and closes the one
 it wraps. What a listener raises is not turned into a chunk. In the scope of an agent it sees that agent's."""
@@ -152,7 +154,8 @@ class LlmRegistry(Service):
             if not name.strip() or name in made:
                 raise LlmError.of("INVALID_ADAPTER", f"a model route is named {name!r}, or that twice")
             if name in self._routes and name not in old:
-                raise LlmError.of("DUPLICATE_ADAPTER", f"model route {name!r} has an adapter already")
+                by = self._routes[name].owner.row_chain
+                raise LlmError.of("DUPLICATE_ADAPTER", f"model route {name!r} is served by {by} already")
             info: object = adapter.provider_info(name)
             policy: object = adapter.retry_policy(name)
             if not isinstance(info, ProviderInfo) or info.provider != name or not info.display_name.strip():
@@ -302,7 +305,9 @@ class LlmRegistry(Service):
         route = self._routes.get(provider)
         if route is None:
             known = ", ".join(self._routes) or "none"
-            raise LlmError.of("NO_ADAPTER", f"no adapter serves model route {provider!r}; routes: {known}")
+            raise LlmError.of(
+                "NO_ADAPTER", f"no adapter serves model route {provider!r}; routes: {known}; {CHOSEN}"
+            )
         return route
 
 

@@ -57,3 +57,38 @@ def test_the_explanation_says_it_before_a_start(space: Workspace) -> None:
     done = space.run("explain", "--patch", "p.yml")
 
     assert "service llmRetry: more than one provides it: llm-retry, second" in done.stdout
+
+
+LAB = "{providers: {lab: {baseURL: http://h, apiKeyEnv: K}}}"
+TAKEN = [
+    ("llm-openai", LAB, "model route 'lab' is served by llm-openai (llm-openai) already"),
+    ("llm-anthropic", LAB, "model route 'lab' is served by llm-openai (llm-openai) already"),
+    (
+        "llm-openai",
+        LAB.replace("lab", "lab2"),
+        "another row serves the routes of section 'llm-openai' already",
+    ),
+    (
+        "llm-deepseek",
+        "{}",
+        "model route 'deepseek-official' is served by llm-deepseek (llm-deepseek) already",
+    ),
+    (
+        "llm-scripted",
+        "{replies: [{text: hi}], provider: anthropic}",
+        "model route 'anthropic' is served by llm-anthropic (llm-anthropic) already",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "config", "reason"), TAKEN)
+def test_a_second_row_for_a_route_is_refused_and_told_who_has_it(
+    space: Workspace, name: str, config: str, reason: str
+) -> None:
+    first = f"- {{id: llm-openai, merge: {LAB}}}"
+    space.write("p.yml", f"{first}\n- insert: [{{id: second, name: {name}, config: {config}}}]\n")
+
+    done = space.run("run", "--patch", "p.yml", "hello")
+
+    assert (done.code, done.stdout) == (3, "")
+    assert done.errors == ["dsh: 1 entry did not activate:", f"second ({name}): {reason}"]

@@ -28,7 +28,6 @@ class RoutesConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, ren
 def serve_routes(ctx: Context, config: RoutesConfig, adapter: RouteAdapter[Any]) -> None:
     """Serve the routes. A call uses its route as it was when it was prepared, from start to end."""
     section, registry = adapter.row, ctx.use(LLM)
-    registry.register_model_discovery(section, adapter.list_served_models)
     listed = registry.register_configurable_providers(())
     handle: RouteHandle | None = None
     hidden: set[str] = set()
@@ -50,10 +49,12 @@ def serve_routes(ctx: Context, config: RoutesConfig, adapter: RouteAdapter[Any])
 
     def judge(now: RoutesConfig) -> None:
         for name in now.providers:
-            if name not in adapter.routes and registry.owner_of(name) is not None:
-                raise ValueError(f"providers: another row serves the route {name} already")
+            owner = registry.owner_of(name)
+            if owner is not None and name not in adapter.routes:
+                raise ValueError(f"providers: {owner.row_chain} serves the route {name} already")
 
     serve(config)
+    registry.register_model_discovery(section, adapter.list_served_models)
     install_settings_section(ctx, section, type(config), config, validate=judge, changed=serve)
 
 
