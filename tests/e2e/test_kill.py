@@ -81,7 +81,7 @@ SQLITE = """\
       config: {path: !expr home('db/sessions.db')}
 """
 STORAGES = ["jsonl", "sqlite"]
-EVENTS = 57
+EVENTS = 60
 """How many events the job has that is killed; a test of its own says so."""
 
 
