@@ -8,6 +8,9 @@ import pytest
 
 from dsh.testing.mock_server import Rules
 from dsh.testing.mock_server.dialect.anthropic import signature
+from dsh.testing.mock_server.dialect.chat import DEEPSEEK
+from dsh.testing.mock_server.plan import MockOptions
+from dsh.testing.mock_server.quirk.chat import CHAT_QUIRKS
 from dsh.testing.mock_server.strict.anthropic import check_anthropic
 from dsh.testing.mock_server.strict.chat import check_chat
 from dsh.testing.mock_server.strict.look import RequestProblem
@@ -319,3 +322,18 @@ def test_whatever_stands_anywhere_is_accepted_or_refused_in_one_line(
     told = [wrong(change) for change in (*changes, *map(drop, places(sound)))]
     assert len([line for line in told if line]) > len(told) / 2
     assert not [line for line in told if "\n" in line]
+
+
+@pytest.mark.parametrize(
+    ("name", "ids"),
+    [
+        ("tool_call_and_stop", {"mock-call-1"}),
+        ("tool_calls_interleaved", {"mock-call-1", "mock-call-2"}),
+        ("tool_call_late_name", {"mock-call-1"}),
+        ("tool_call_without_id", set()),
+    ],
+)
+def test_a_misspelt_call_is_known_to_have_had_no_reasoning(name: str, ids: set[str]) -> None:
+    plan = CHAT_QUIRKS[name](DEEPSEEK, MockOptions())
+
+    assert plan.calls == dict.fromkeys(ids, "")

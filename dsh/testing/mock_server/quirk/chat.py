@@ -1,15 +1,19 @@
 """What only chat-completions servers get wrong: how they misspell calls, usage and errors."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dsh.testing.mock_server.dialect.base import Behaviour, replying, streamed
+import msgspec
+
+from dsh.testing.mock_server.dialect.base import Behaviour, Dialect, replying, streamed
 from dsh.testing.mock_server.dialect.chat import DONE, delta, tool_call
 from dsh.testing.mock_server.dialect.sse import event
 from dsh.testing.mock_server.part import End, Fault, Opening, Part, Text, said, whole
-from dsh.testing.mock_server.plan import MockOptions, pieces
+from dsh.testing.mock_server.plan import MockOptions, Plan, pieces
 
 LEAKED = "<\uff5ctool\u2581calls\u2581begin\uff5c><\uff5ctool\u2581call\u2581begin\uff5c>function"
+_CALL_ID = re.compile(rb'"id": ?"(mock-call-\d+)"')
 USAGE: Mapping[str, Any] = {
     "prompt_tokens": 100,
     "completion_tokens": 20,
@@ -33,7 +37,13 @@ def _more(text: Any, **place: Any) -> dict[str, Any]:
 
 
 def _calls(write: Callable[[MockOptions], list[bytes]], reason: str = "tool-calls") -> Behaviour:
-    return lambda d, o: streamed(d, whole(*write(o), reason=reason))
+    def played(dialect: Dialect, options: MockOptions) -> Plan:
+        sent = write(options)
+        issued = {name.decode(): "" for name in _CALL_ID.findall(b"".join(sent))}
+        plan = streamed(dialect, whole(*sent, reason=reason))
+        return msgspec.structs.replace(plan, calls=issued)
+
+    return played
 
 
 def _interleaved(o: MockOptions) -> list[bytes]:
