@@ -6,6 +6,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from dsh.errors import DshError
 from dsh.kernel import Event, ServiceKey
 
 EnvSource = Literal["process", "project-env", "user-env"]
@@ -80,6 +81,17 @@ class Interrupt(msgspec.Struct, frozen=True):
     """130 or 143."""
     cause: Mapping[str, Any]
     """`{kind:"user"}` or `{kind:"hook", reason:"signal:SIGTERM"}` (`design.md` §10.2)."""
+
+
+def tell(output: AppOutput, error: Exception) -> None:
+    """Say in one line why an app failed, and in another what to do, where the error knows."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    code, hint = (error.code, error.hint) if isinstance(error, DshError) else ("", "")
+    if isinstance(error, DshError):
+        error.is_told = True
+    output.notice(f"dsh: {code}: {text}" if code else f"dsh: {text}")
+    if hint:
+        output.notice(f"hint: {hint}")
 
 
 LAUNCH_ENVIRONMENT: ServiceKey[LaunchEnvironment] = ServiceKey("launchEnvironment")

@@ -277,7 +277,7 @@ class LlmRegistry(Service):
         """Send a call through the listeners of `llm/stream` to its source."""
 
         def inner() -> AsyncIterator[Chunk]:
-            return _contained(request, source)
+            return contained_stream(request, source)
 
         return self.owner_ctx.waterfall(LLM_STREAM, request, inner, subject=subject or ScopeTarget(None))
 
@@ -311,7 +311,7 @@ class LlmRegistry(Service):
         return route
 
 
-async def _contained(request: LlmRequest, source: StreamFunction) -> AsyncIterator[Chunk]:
+async def contained_stream(request: LlmRequest, source: StreamFunction) -> AsyncIterator[Chunk]:
     """The source's chunks up to its finish; what it raises becomes one."""
     chunks: AsyncIterator[Chunk] | None = None
     try:

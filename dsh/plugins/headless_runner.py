@@ -19,7 +19,7 @@ from dsh.agent.default_model import DEFAULT_MODEL, ModelSelection
 from dsh.agent.model_selection import SelectedModel
 from dsh.agent.registry import AGENT_FACTORY, AGENTS
 from dsh.capabilities.bounds import Amount, TimerMs
-from dsh.capabilities.launch import APP_EXIT, APP_INTERRUPT, APP_OUTPUT, BOOT, AppOutput, Interrupt
+from dsh.capabilities.launch import APP_EXIT, APP_INTERRUPT, APP_OUTPUT, BOOT, AppOutput, Interrupt, tell
 from dsh.composition.home import home_label
 from dsh.errors import CredentialError, DshError
 from dsh.kernel import CancelToken, Context, ServiceKey
@@ -245,15 +245,9 @@ class Run:
                     await waiting
 
     def _say(self, error: Exception) -> int:
-        text = " ".join(str(error).split()) or type(error).__name__
-        if not isinstance(error, DshError):
-            error = DshError(text)
         if self._interrupt is None:
-            error.is_told = True
-            self._output.notice(f"dsh: {error.code}: {text}" if error.code else f"dsh: {text}")
-            if error.hint:
-                self._output.notice(f"hint: {error.hint}")
-        return error.exit_code
+            tell(self._output, error)
+        return error.exit_code if isinstance(error, DshError) else DshError.exit_code
 
 
 def _set_up(ctx: Context, selection: ModelSelection) -> None:

@@ -16,11 +16,11 @@ from dsh.capabilities.bounds import MAX_TIMER_MS, NonEmpty
 from dsh.capabilities.launch import LAUNCH_ENVIRONMENT
 from dsh.errors import CompositionError
 from dsh.kernel import Context
-from dsh.llm.registry import LLM, LLM_STREAM
+from dsh.llm.registry import LLM, LLM_STREAM, contained_stream
 from dsh.llm.request import LlmRequest
 from dsh.llm.script.error import ScriptError
 from dsh.llm.script.override import read_override
-from dsh.llm.script.player import ScriptAdapter, finished
+from dsh.llm.script.player import ScriptAdapter
 from dsh.llm.script.recording import Recording, read_recording, scripts_of
 from dsh.llm.script.row import ScriptModel, check_models, script_path
 from dsh.llm.script.service import MODEL_SCRIPT, provide_script
@@ -82,7 +82,7 @@ def apply(ctx: Context, config: Config) -> None:
     )
 
     def answer(request: LlmRequest, following: Callable[[], AsyncIterator[Chunk]]) -> AsyncIterator[Chunk]:
-        return finished(adapter, request)
+        return contained_stream(request, adapter.stream)
 
     if config.providers:
         ctx.use(LLM).register_adapter(list(config.providers), adapter)

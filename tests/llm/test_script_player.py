@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from dsh.kernel import CancelToken
 from dsh.llm.adapter import ModelInfo
 from dsh.llm.failure import LlmError, LlmFailure
+from dsh.llm.registry import contained_stream
 from dsh.llm.script.call import Call
 from dsh.llm.script.entry import PARTIAL, Chunks, Hang, Throw, play
 from dsh.llm.script.error import ScriptError
-from dsh.llm.script.player import Script, ScriptAdapter, Scripts, finished
+from dsh.llm.script.player import Script, ScriptAdapter, Scripts
 from dsh.llm.script.recording import Recording, scripts_of
 from dsh.llm.stream import close_stream
 from dsh.session.chunk import BlockEnd, BlockStart, Chunk, Finish, TextDelta
@@ -243,10 +244,10 @@ async def test_a_hang_that_is_left_listens_no_longer() -> None:
 async def test_in_front_of_the_adapters_a_throw_is_a_finish() -> None:
     failure = LlmFailure("no", "SERVER", 500)
     adapter = adapter_of(Script([Call(entry=Throw((), failure)), Call(entry=Hang(()))]))
-    first = [chunk async for chunk in finished(adapter, request())]
+    first = [chunk async for chunk in contained_stream(request(), adapter.stream)]
     signal = CancelToken()
     signal.cancel("now")
-    second = [chunk async for chunk in finished(adapter, request(signal=signal))]
+    second = [chunk async for chunk in contained_stream(request(signal=signal), adapter.stream)]
 
     assert first == [Finish({"kind": "error", "failure": failure.to_json()})]
     assert isinstance(second[0], Finish)

@@ -12,7 +12,7 @@ from dsh.llm.anthropic.replay import replay_state
 from dsh.llm.failure import LlmError
 from dsh.llm.transport.reply import SharedTexts, new_call_id
 from dsh.llm.transport.sse import SseEvent
-from dsh.llm.transport.translator import Failures
+from dsh.llm.transport.translator import Failures, unreadable
 from dsh.session.chunk import (
     BlockEnd,
     BlockStart,
@@ -23,8 +23,6 @@ from dsh.session.chunk import (
     ToolCallDelta,
     UsageChunk,
 )
-
-MAX_SHOWN_PAYLOAD_CHARS = 120
 
 _DELTAS = {
     "text_delta": "text",
@@ -113,10 +111,7 @@ class MessagesTranslator:
         try:
             event = decode_event(payload)
         except ValueError as error:
-            shown = self._failures.shown(payload[:2000].decode("utf-8", "replace"))[:MAX_SHOWN_PAYLOAD_CHARS]
-            raise LlmError.of(
-                "MALFORMED_RESPONSE", f"the stream holds an event that cannot be read: {shown!r}"
-            ) from error
+            raise unreadable(self._failures, payload) from error
         kind = event.type or name.decode("utf-8", "replace")
         if kind == "content_block_delta":
             if event.delta is not None:

@@ -12,7 +12,7 @@ from dsh.llm.chat.tool_calls import ToolCallMerge
 from dsh.llm.failure import LlmError, LlmFailure
 from dsh.llm.transport.reply import SharedTexts, new_call_id
 from dsh.llm.transport.sse import SseEvent
-from dsh.llm.transport.translator import Failures
+from dsh.llm.transport.translator import Failures, unreadable
 from dsh.session.chunk import (
     BlockEnd,
     BlockStart,
@@ -25,7 +25,6 @@ from dsh.session.chunk import (
 )
 
 DONE = b"[DONE]"
-MAX_SHOWN_PAYLOAD_CHARS = 120
 MAX_CODE_CHARS = 64
 
 _USUAL_REASONS = (None, "stop", "tool_calls", "length")
@@ -95,10 +94,7 @@ class ChatTranslator:
         try:
             event = decode_event(payload)
         except ValueError as error:
-            shown = self._failures.shown(payload[:2000].decode("utf-8", "replace"))[:MAX_SHOWN_PAYLOAD_CHARS]
-            raise LlmError.of(
-                "MALFORMED_RESPONSE", f"the stream holds an event that cannot be read: {shown!r}"
-            ) from error
+            raise unreadable(self._failures, payload) from error
         if event.error:
             raise LlmError(self._failures.in_band(event.error))
         for choice in event.choices or ():

@@ -11,7 +11,7 @@ from dsh.llm.script.entry import Throw, play
 from dsh.llm.script.error import EXHAUSTED, UNCONSUMED, UNRECORDED_SESSION, ScriptError
 from dsh.llm.script.placeholder import filled_entry
 from dsh.llm.stream import close_stream
-from dsh.session.chunk import Chunk, Finish
+from dsh.session.chunk import Chunk
 from dsh.session.message import text_in
 
 
@@ -226,16 +226,3 @@ def opening_of(messages: Iterable[Mapping[str, Any]]) -> str | None:
         if source.get("kind") == "user" or source.get("form") == "relay":
             said = text_in(message["content"])
     return said
-
-
-async def finished(adapter: LlmAdapter, request: LlmRequest) -> AsyncIterator[Chunk]:
-    """The adapter's stream as the registry hands it on: what it raises becomes a terminal finish."""
-    chunks = adapter.stream(request)
-    try:
-        async for chunk in chunks:
-            yield chunk
-    except LlmError as error:
-        kind = "aborted" if request.signal is not None and request.signal.cancelled else "error"
-        yield Finish({"kind": kind, "failure": error.failure.to_json()})
-    finally:
-        await close_stream(chunks)

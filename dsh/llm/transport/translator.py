@@ -6,6 +6,10 @@ from dsh.llm.failure import LlmError, LlmFailure
 from dsh.llm.transport.sse import SseEvent
 from dsh.session.chunk import Chunk
 
+MAX_JUDGED_BYTES = 2000
+MAX_SHOWN_CHARS = 120
+"""How much of a payload a message shows (`spec/llm.md` §4.3)."""
+
 
 class Failures(Protocol):
     """Puts what a server says into failures and messages, without keys."""
@@ -18,6 +22,12 @@ class Failures(Protocol):
 
     def shown(self, text: str) -> str:
         """Foreign text as part of a message: one short line."""
+
+
+def unreadable(failures: Failures, payload: bytes) -> LlmError:
+    """The failure behind an event that is no event of its wire; the message shows its beginning."""
+    shown = failures.shown(payload[:MAX_JUDGED_BYTES].decode("utf-8", "replace"))[:MAX_SHOWN_CHARS]
+    return LlmError.of("MALFORMED_RESPONSE", f"the stream holds an event that cannot be read: {shown!r}")
 
 
 class Translator(Protocol):

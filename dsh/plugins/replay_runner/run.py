@@ -2,7 +2,7 @@
 
 import math
 
-from dsh.capabilities.launch import APP_EXIT, APP_OUTPUT, BOOT, Interrupt
+from dsh.capabilities.launch import APP_EXIT, APP_OUTPUT, BOOT, Interrupt, tell
 from dsh.capabilities.replay import REPLAY, ReplayReport
 from dsh.errors import DshError
 from dsh.kernel import Context
@@ -71,13 +71,8 @@ class ReplayRun:
         return 0 if report.divergence is None else DIVERGED
 
     def _failed(self, error: Exception) -> int:
-        told = error if isinstance(error, DshError) else DshError(str(error) or type(error).__name__)
-        told.is_told = True
-        text = " ".join(str(told).split())
-        self._output.notice(f"dsh: {told.code}: {text}" if told.code else f"dsh: {text}")
-        if told.hint:
-            self._output.notice(f"hint: {told.hint}")
-        return told.exit_code
+        tell(self._output, error)
+        return error.exit_code if isinstance(error, DshError) else DshError.exit_code
 
 
 def _earlier(divergence: Divergence | None, doubt: Divergence | None) -> Divergence | None:
