@@ -16,7 +16,7 @@ def test_calls_are_sent_to_the_other_directory() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["/tmp/work/a", "/tmp/w-2/a", "/tmp/w.bak", "/tmp/w_old"])
+@pytest.mark.parametrize("text", ["/tmp/wider/a", "/tmp/w-2/a", "/tmp/w.bak", "/tmp/w_old"])
 def test_another_name_that_only_begins_so_stays(text: str) -> None:
     move = moves("/tmp/w", "/copy")
 
