@@ -71,7 +71,7 @@ def test_a_model_is_chosen_as_the_readme_says(tmp_path: Path, route: str) -> Non
         finished = workspace.run("run", "say hello", env={f"{vendor}_API_KEY": "k", **urls})
 
     assert (finished.code, finished.stdout) == (0, "Hello from the mock model.\n")
-    assert [request.body["model"] for request in server.requests] == ["claude-sonnet-4-5"]
+    assert [request.body["model"] for request in server.requests] == ["claude-sonnet-5-5"]
     assert f"{vendor}_API_KEY" in README
 
 
