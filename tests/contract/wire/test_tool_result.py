@@ -78,4 +78,4 @@ async def test_a_call_goes_back_as_an_object_or_as_it_was(wire: Wire, arguments:
                 assert block["input"] == json.loads(arguments)
         else:
             sent = call["tool_calls"][0]["function"]["arguments"]
-            assert sent == arguments or sent == "{}"
+            assert sent == arguments
