@@ -14,7 +14,6 @@ from tests.contract.wire.recovery import looped
 from tests.contract.wire.wires import MemoryLine, Reply, Wire, in_memory, over_wires
 from tests.llm.build import schema
 
-
 EFFORTS = {
     "deepseek": ("off", "low", "high", "max"),
     "openai": (),
