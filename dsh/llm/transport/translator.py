@@ -6,7 +6,7 @@ from dsh.llm.failure import LlmError, LlmFailure
 from dsh.llm.transport.sse import SseEvent
 from dsh.session.chunk import Chunk
 
-MAX_JUDGED_BYTES = 2000
+MAX_READ_BYTES = 2000
 MAX_SHOWN_CHARS = 120
 """How much of a payload a message shows (`spec/llm.md` §4.3)."""
 
@@ -26,7 +26,7 @@ class Failures(Protocol):
 
 def unreadable(failures: Failures, payload: bytes) -> LlmError:
     """The failure behind an event that is no event of its wire; the message shows its beginning."""
-    shown = failures.shown(payload[:MAX_JUDGED_BYTES].decode("utf-8", "replace"))[:MAX_SHOWN_CHARS]
+    shown = failures.shown(payload[:MAX_READ_BYTES].decode("utf-8", "replace"))[:MAX_SHOWN_CHARS]
     return LlmError.of("MALFORMED_RESPONSE", f"the stream holds an event that cannot be read: {shown!r}")
 
 
