@@ -266,6 +266,8 @@ def test_thinking_goes_back_first_and_unchanged() -> None:
         claude(reasoning("why"), text("so"), entries=[SIGNED]),
         claude(reasoning("why"), text("so"), entries=[SIGNED, None, None]),
         claude(reasoning("why"), text("so"), entries=[None, None]),
+        claude(reasoning("wh\ufffd"), text("so"), entries=[SIGNED, None]),
+        claude(reasoning("wh\ud83d"), text("so"), entries=[SIGNED, None]),
         claude(reasoning("why"), text("so"), entries=[{"type": "thinking", "signature": ""}, None]),
         claude(reasoning("why"), text("so"), entries=[{"type": "thinking", "signature": 7}, None]),
         claude(reasoning("why"), text("so"), entries=[{"type": "redacted_thinking"}, None]),

@@ -8,7 +8,10 @@ was sent, for models whose thinking may come back behind nothing else.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dsh.unicode import valid
+
 VERSION = 1
+REPLACEMENT = "\ufffd"
 
 
 def replay_state(
@@ -43,7 +46,10 @@ def read_entries(state: Any, blocks: int, behind: str | None = None) -> Sequence
 
 
 def wire_thinking(text: str, entry: Any) -> dict[str, Any] | None:
-    """The thinking block of a reasoning block; None where nothing usable was kept of it."""
+    """The thinking block of a reasoning block; None where nothing usable was kept of it.
+
+    Text in which a broken character became U+FFFD is not the text that was signed, and would be refused.
+    """
     if not isinstance(entry, Mapping):
         return None
     if entry.get("type") == "redacted_thinking":
@@ -51,5 +57,7 @@ def wire_thinking(text: str, entry: Any) -> dict[str, Any] | None:
         return {"type": "redacted_thinking", "data": data} if isinstance(data, str) and data else None
     signature = entry.get("signature")
     if entry.get("type") != "thinking" or not isinstance(signature, str) or not signature:
+        return None
+    if REPLACEMENT in valid(text):
         return None
     return {"type": "thinking", "thinking": text, "signature": signature}
