@@ -1,9 +1,12 @@
-"""What a session may change on the machine: the policy every file and process capability asks for."""
+"""What a session may change on the machine: the policy every file and process capability asks for, and the
+service that confines commands to it."""
 
+from collections.abc import Sequence
 from typing import Literal, Protocol
 
 import msgspec
 
+from dsh.errors import DshError
 from dsh.kernel import ServiceKey
 from dsh.session.log import Session
 
@@ -19,6 +22,12 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
     workspace_root: str
     """Absolute and canonical."""
     session_id: str | None = None
+    temp_folder: str | None = None
+    """The session's own temporary folder: writable in `workspace-write`, and its `TMPDIR` in every mode."""
+    extra_roots: tuple[str, ...] = ()
+    """More directories that `workspace-write` may change; absolute and canonical."""
+    is_network_open: bool = True
+    """False: confined commands have no network."""
 
 
 class SandboxPolicyService(Protocol):
@@ -35,3 +44,53 @@ class SandboxPolicyService(Protocol):
 
 
 SANDBOX_POLICY: ServiceKey[SandboxPolicyService] = ServiceKey("sandboxPolicy")
+
+Enforcement = Literal["full", "partial"]
+
+
+class SandboxUnavailable(DshError):
+    """The policy asks for confinement that nothing here can give. The command was not run."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message, code="SANDBOX_UNAVAILABLE", hint=hint)
+
+
+class Confined(msgspec.Struct, frozen=True, kw_only=True):
+    """A command line that keeps a policy, and how to tell afterwards what became of it."""
+
+    argv: tuple[str, ...]
+    enforcement: Enforcement
+    runner: str
+    """The backend: `bwrap`, `landlock`, or the configured runner."""
+    denial_signatures: tuple[str, ...] = ()
+    """Parts of standard error, in lower case, that show that the sandbox refused something."""
+
+
+class BackendReport(msgspec.Struct, frozen=True):
+    """One way to confine commands, and whether it works here."""
+
+    name: str
+    enforcement: Enforcement | None
+    """None: it does not work."""
+    reason: str = ""
+    """Why it does not, or what is missing of a full one."""
+    hint: str = ""
+
+
+class Sandbox(Protocol):
+    """Confines command lines. Never answers one that is less confined than its policy."""
+
+    async def confine(
+        self, argv: Sequence[str], policy: SandboxPolicy, *, cwd: str | None = None
+    ) -> Confined:
+        """The command line that runs `argv` under `policy`, whose mode is not `danger-full-access`.
+
+        Raises:
+            SandboxUnavailable: no backend works here; the message names the mode and what to install.
+        """
+
+    async def backends(self) -> Sequence[BackendReport]:
+        """Every backend of this platform in the order of choice, each one tried."""
+
+
+SANDBOX: ServiceKey[Sandbox] = ServiceKey("sandbox")

@@ -1,20 +1,12 @@
 """Running shell commands as a service: what is asked, what comes back (`spec/capabilities-core.md` §9)."""
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Awaitable, Mapping
+from typing import Literal, Protocol
 
 import msgspec
 
-from dsh.capabilities.sandbox import SandboxMode, SandboxPolicy
-from dsh.errors import DshError
+from dsh.capabilities.sandbox import Enforcement, SandboxMode, SandboxPolicy
 from dsh.kernel import CancelToken, ServiceKey
-
-
-class SandboxUnavailable(DshError):
-    """The policy asks for confinement that nothing here can give. The command was not run."""
-
-    def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message, code="SANDBOX_UNAVAILABLE", hint=hint)
 
 
 class ShellRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +22,10 @@ class ShellRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Managed `DSH_*` variables; they win over everything."""
     sandbox_policy: SandboxPolicy | None = None
     signal: CancelToken | None = None
+    stdin: bytes | None = None
+    """What the command reads; unset: nothing, at once at its end."""
+    max_output_bytes: int | None = None
+    """Kept of each stream in memory; unset: what the provider is set to."""
 
 
 class StreamText(msgspec.Struct, frozen=True):
@@ -45,6 +41,8 @@ class SandboxReport(msgspec.Struct, frozen=True):
 
     mode: SandboxMode
     denied: bool = False
+    enforcement: Enforcement | None = None
+    """None where nothing is confined."""
 
 
 class ShellResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +65,53 @@ class ShellResult(msgspec.Struct, frozen=True, kw_only=True):
     """A process that the command moved to a session of its own lives on; nobody will end it."""
 
 
+ShellStatus = Literal["running", "completed", "killed", "failed"]
+
+
+class ShellDelta(msgspec.Struct, frozen=True):
+    """What a background command printed since an offset."""
+
+    text: str
+    next_stdout: int
+    next_stderr: int
+    """Where the next read starts, in bytes of each whole stream."""
+    lossy: bool
+    stdout_spill_path: str | None = None
+    stderr_spill_path: str | None = None
+
+
+class ShellProcess(Protocol):
+    """A command that runs in the background, without a limit of time."""
+
+    @property
+    def status(self) -> ShellStatus:
+        """`failed`: it could not be started or confined; a death by signal is `killed`."""
+
+    @property
+    def exit_code(self) -> int | None: ...
+
+    @property
+    def signal(self) -> str | None: ...
+
+    @property
+    def sandbox(self) -> SandboxReport | None:
+        """Known once it has ended."""
+
+    @property
+    def failure(self) -> str | None:
+        """Why it is `failed`."""
+
+    @property
+    def done(self) -> Awaitable[None]:
+        """Ends with the command; never raises."""
+
+    def read_from(self, stdout: int, stderr: int) -> ShellDelta:
+        """What was printed since the two offsets, standard error under `[stderr]`; consumes nothing."""
+
+    def kill(self) -> None:
+        """End it and its group. Idempotent."""
+
+
 class Shell(Protocol):
     """The shell service."""
 
@@ -79,8 +124,11 @@ class Shell(Protocol):
 
         Raises:
             SpawnError: the shell or its directory is missing.
-            SandboxUnavailable: the policy cannot be kept.
+            SandboxUnavailable: the policy cannot be kept (`dsh.capabilities.sandbox`).
         """
+
+    async def start(self, request: ShellRequest) -> ShellProcess:
+        """Start one command and return at once. Its timeout and its signal do not count."""
 
 
 SHELL: ServiceKey[Shell] = ServiceKey("shell")

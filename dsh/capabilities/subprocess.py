@@ -21,14 +21,18 @@ class Collect(msgspec.Struct, frozen=True):
     """A stream longer than this leaves no file at all; unset: no file."""
 
 
+PIPE: Literal["pipe"] = "pipe"
+"""A stream that the starter reads or writes itself, piece by piece and without a limit of its own."""
+
+
 class SpawnSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Everything about a process to start; nothing is guessed."""
 
     argv: Sequence[str]
     cwd: str
     """Absolute; must be a directory."""
-    stdin: Literal["ignore"] | bytes = "ignore"
-    stdout: Collect
+    stdin: Literal["ignore", "pipe"] | bytes = "ignore"
+    stdout: Collect | Literal["pipe"]
     stderr: Collect
     grace_ms: int
     """From SIGTERM to SIGKILL, and how long a pipe may stay open after the leader has exited."""
@@ -36,6 +40,10 @@ class SpawnSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Over the scrubbed parent environment; None removes a name."""
     signal: CancelToken | None = None
     """Cancelling it terminates the group."""
+    pass_fds: tuple[int, ...] = ()
+    """Descriptors that the child inherits under the same numbers."""
+    dies_with_parent: bool = True
+    """The child is killed when this program dies without having ended it."""
 
 
 class ExitStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,11 +82,35 @@ class CollectedStream(Protocol):
         """All that is in memory."""
 
 
+class ByteWriter(Protocol):
+    """Standard input of a child, in pipe mode."""
+
+    async def write(self, data: bytes) -> None:
+        """Write all of it, as fast as the child reads. A child that closed its input takes no notice."""
+
+    def close(self) -> None: ...
+
+
+class ByteReader(Protocol):
+    """Standard output of a child, in pipe mode. Not read means held back: the child waits."""
+
+    async def read(self) -> bytes:
+        """The next piece; empty at the end."""
+
+
 class ProcessHandle(Protocol):
     """A started process and its group."""
 
     @property
     def pid(self) -> int: ...
+
+    @property
+    def writer(self) -> ByteWriter:
+        """Standard input; only with `stdin="pipe"`."""
+
+    @property
+    def reader(self) -> ByteReader:
+        """Standard output; only with `stdout="pipe"`."""
 
     @property
     def stdout(self) -> CollectedStream: ...

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import msgspec
 
 from dsh.capabilities.local_shell import SETTINGS_NAMESPACE, LocalShell, ShellConfig
-from dsh.capabilities.sandbox import SANDBOX_POLICY, SandboxMode, SandboxPolicyService
+from dsh.capabilities.sandbox import SANDBOX_POLICY, SandboxMode, SandboxPolicyService, SandboxUnavailable
 from dsh.capabilities.settings_section import install_settings_section
-from dsh.capabilities.shell import SHELL, SandboxReport, SandboxUnavailable, ShellRequest, ShellResult
+from dsh.capabilities.shell import SHELL, SandboxReport, ShellRequest, ShellResult
 from dsh.capabilities.subprocess import SUBPROCESS, Subprocess
 from dsh.kernel import Context
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from dsh.capabilities.sandbox import SandboxPolicy
-from dsh.capabilities.shell import SHELL, SandboxUnavailable, ShellRequest
+from dsh.capabilities.sandbox import SandboxPolicy, SandboxUnavailable
+from dsh.capabilities.shell import SHELL, ShellRequest
 from dsh.kernel import CancelToken, Context, ValidationError
 from dsh.plugins import (
     bash_local,

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import IO
 
 from dsh.capabilities.process_group import ProcessGroup
-from dsh.capabilities.subprocess import ExitStatus, SpawnError, SpawnSpec
+from dsh.capabilities.subprocess import Collect, ExitStatus, SpawnError, SpawnSpec
 from dsh.plugins.subprocess.collector import Collector, SpillFolder
 
 PIPE_BYTES = 1 << 16
@@ -35,6 +35,8 @@ class Process:
         self._loop = asyncio.get_running_loop()
         self._popen = _started(spec, env)
         self.group = ProcessGroup(self._popen.pid)
+        if not isinstance(spec.stdout, Collect) or spec.stdin == "pipe":
+            raise SpawnError("streams in pipe mode are not built yet")
         self.stdout = Collector(spec.stdout, folder, "stdout")
         self.stderr = Collector(spec.stderr, folder, "stderr")
         self._reading: dict[int, IO[bytes]] = {}
