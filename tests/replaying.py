@@ -20,6 +20,7 @@ from dsh.capabilities.launch import (
     HOME_PATH,
     LAUNCH_ENVIRONMENT,
 )
+from dsh.capabilities.recorded import RECORDED
 from dsh.capabilities.replay import REPLAY, ReplayReport, ReplayTask
 from dsh.cli.replay import LAYER, first_prompt, task_of
 from dsh.cli.replay_report import as_text
@@ -121,6 +122,8 @@ async def _run(task: ReplayTask, patches: Sequence[Path]) -> tuple[int, str]:
     root.provide(HOME_PATH, HomePaths(NO_HOME))
     root.provide(BOOT, launcher)
     root.provide(REPLAY, task)
+    if task.tools == "recorded":
+        root.provide(RECORDED, task.given)
     root.provide(HEADLESS_STARTUP, HeadlessOptions(first_prompt(task.recording)))
     composition = _headless() if not patches else compose("headless", [*patches, LAST], NO_HOME)
     cwd = task.directory or task.recording.header.cwd or "/"

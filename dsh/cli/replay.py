@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from dsh.agent.registry import AGENTS
 from dsh.capabilities.headless import HEADLESS_STARTUP, HeadlessOptions
 from dsh.capabilities.launch import APP_EXIT, LaunchEnvironment
+from dsh.capabilities.recorded import RECORDED
 from dsh.capabilities.replay import REPLAY, ReplayReport, ReplayTask, ReplayTools
 from dsh.cli.argv import Invocation
 from dsh.cli.boot import Embedding, boot
@@ -73,6 +74,8 @@ def replayed(wish: ReplayWish) -> int:
 
     def provide(root: Context) -> None:
         root.provide(REPLAY, task)
+        if task.tools == "recorded":
+            root.provide(RECORDED, task.given)
         root.provide(HEADLESS_STARTUP, HeadlessOptions(first_prompt(task.recording)))
 
     def notices(root: Context, environment: LaunchEnvironment, composition: Composition) -> list[str]:

@@ -67,7 +67,9 @@ class LifeRun:
         self._cancellations = deque(
             c for c in task.recording.cancellations if life.start <= c.seq < life.stop
         )
-        self._surroundings = Surroundings(task.recording, self.cursor, notes, is_noted=not self._is_live)
+        self._surroundings = Surroundings(
+            task.recording, self.cursor, notes, given=task.given, is_noted=not self._is_live
+        )
         self._agent: Agent | None = None
         self._claimed: set[str] = set()
         self._command: asyncio.Task[None] | None = None

@@ -5,7 +5,7 @@ composition and the user, not from the loop. A replay is given them; where the c
 else, that is noted and is no difference.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from dsh.agent.contract import (
@@ -29,6 +29,7 @@ from dsh.agent.prompt import (
     PromptSection,
 )
 from dsh.capabilities.approval import ApprovalOutcome, ApprovalRequest
+from dsh.capabilities.replay import GivenSources
 from dsh.kernel import Context
 from dsh.llm.request import LlmCallConfig
 from dsh.llm.retry import policy_key
@@ -52,9 +53,16 @@ class Surroundings:
     """Listens around the steps of one agent. State: what is to be noted."""
 
     def __init__(
-        self, recording: Recording, cursor: Cursor, notes: dict[str, None], *, is_noted: bool
+        self,
+        recording: Recording,
+        cursor: Cursor,
+        notes: dict[str, None],
+        *,
+        given: GivenSources,
+        is_noted: bool,
     ) -> None:
         self._recording, self._cursor, self._notes = recording, cursor, notes
+        self._given = given
         self._is_noted = is_noted
         self._headers = [event for event in recording.marks if event.type == "request/header"]
         self._snapshots = [event for event in recording.marks if _is_snapshot(event)]
@@ -179,9 +187,10 @@ class Surroundings:
         known = [message for message in recorded if _is_runtime_context(message)]
         self._note(CONTEXT_NOTE, json_equal(_texts(snapshots), _texts(known)))
         own = {*claimed, *(message["id"] for message in (*snapshots, *known))}
-        is_same = json_equal(_added(composed, own), _added(recorded, own))
-        self._note(MESSAGES_NOTE, is_same)
-        if is_same:
+        here, there = ([m for m in messages if m["id"] not in own] for messages in (composed, recorded))
+        composable = [m for m in there if not self._given.covers(m)]
+        self._note(MESSAGES_NOTE, json_equal(_added(here), _added(composable)))
+        if json_equal(_added(here), _added(there)):
             return composed
         out: list[Message] = []
         for message in recorded:
@@ -264,9 +273,9 @@ def _texts(messages: Iterable[Message]) -> list[Any]:
     return [message["content"] for message in messages]
 
 
-def _added(messages: Iterable[Message], own: Collection[str]) -> list[Any]:
-    """What rows say in these messages, without those that are the loop's own."""
-    return [[m["content"], m["source"]] for m in messages if m["id"] not in own]
+def _added(messages: Iterable[Message]) -> list[Any]:
+    """What rows say in these messages."""
+    return [[m["content"], m["source"]] for m in messages]
 
 
 def _sections(event: SessionEvent) -> tuple[PromptSection, ...]:
