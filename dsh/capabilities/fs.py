@@ -147,7 +147,11 @@ FsObservation = Present | Absent
 
 
 class FileSystem(Protocol):
-    """The service. Every method raises `FsError` alone; a cancelled signal is `FS_ABORTED`."""
+    """The service. Every method raises `FsError` alone; a cancelled signal is `FS_ABORTED`.
+
+    A provider that confines asks `sandbox_policy`, its default policy where none is given: what the policy
+    does not let a call read or change is `FS_SANDBOX_DENIED`.
+    """
 
     @property
     def sandbox_mode(self) -> SandboxMode | None:
@@ -170,7 +174,13 @@ class FileSystem(Protocol):
     def contains(self, parent: FsTarget, child: FsTarget) -> bool:
         """Whether `child` is `parent` or lies below it."""
 
-    async def stat(self, target: FsTarget, *, signal: CancelToken | None = None) -> FsInfo | None:
+    async def stat(
+        self,
+        target: FsTarget,
+        *,
+        signal: CancelToken | None = None,
+        sandbox_policy: SandboxPolicy | None = None,
+    ) -> FsInfo | None:
         """What it is; None where nothing is (a parent that is a file included)."""
 
     async def lstat(
@@ -178,20 +188,41 @@ class FileSystem(Protocol):
     ) -> FsPathInfo | None:
         """The same without following the last component."""
 
-    async def read_text(self, target: FsTarget, *, signal: CancelToken | None = None) -> str:
+    async def read_text(
+        self,
+        target: FsTarget,
+        *,
+        signal: CancelToken | None = None,
+        sandbox_policy: SandboxPolicy | None = None,
+    ) -> str:
         """A whole regular UTF-8 file. Line breaks and a byte order mark stay as they are."""
 
     def stream_text(
-        self, target: FsTarget, *, signal: CancelToken | None = None
+        self,
+        target: FsTarget,
+        *,
+        signal: CancelToken | None = None,
+        sandbox_policy: SandboxPolicy | None = None,
     ) -> AsyncGenerator[str, None]:
         """The same in pieces and bounded memory. Close the iterator when leaving it early."""
 
     async def read_bytes(
-        self, target: FsTarget, *, max_bytes: int, signal: CancelToken | None = None
+        self,
+        target: FsTarget,
+        *,
+        max_bytes: int,
+        signal: CancelToken | None = None,
+        sandbox_policy: SandboxPolicy | None = None,
     ) -> bytes:
         """A whole regular file of at most `max_bytes`; a longer one is `FS_TOO_LARGE`."""
 
-    async def list_dir(self, target: FsTarget, *, signal: CancelToken | None = None) -> list[FsDirEntry]:
+    async def list_dir(
+        self,
+        target: FsTarget,
+        *,
+        signal: CancelToken | None = None,
+        sandbox_policy: SandboxPolicy | None = None,
+    ) -> list[FsDirEntry]:
         """Direct children by name."""
 
     async def write_text(

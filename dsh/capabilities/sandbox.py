@@ -28,6 +28,8 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
     """More directories that `workspace-write` may change; absolute and canonical."""
     is_network_open: bool = True
     """False: confined commands have no network."""
+    hidden_paths: tuple[str, ...] = ()
+    """What the confined modes may not even read; absolute and canonical, with all that lies below."""
 
 
 class SandboxPolicyService(Protocol):

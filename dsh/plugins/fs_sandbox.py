@@ -1,4 +1,7 @@
-"""Row `fs-sandbox`: this machine's files, writes fenced by the session's sandbox policy. Reads are free."""
+"""Row `fs-sandbox`: this machine's files, writes fenced by the session's sandbox policy.
+
+Reads are free, but for what the policy hides.
+"""
 
 from dsh.capabilities.fs import (
     FS,
@@ -10,7 +13,7 @@ from dsh.capabilities.fs import (
     FsWriteIntent,
     FsWriteOutcome,
 )
-from dsh.capabilities.local_fs.fence import is_contained, writable_roots
+from dsh.capabilities.local_fs.fence import is_contained, is_hidden, writable_roots
 from dsh.capabilities.local_fs.provider import FsConfig, LocalFileSystem
 from dsh.capabilities.local_fs.thread import Halt, off_loop
 from dsh.capabilities.sandbox import SANDBOX_POLICY, SandboxMode, SandboxPolicy, SandboxPolicyService
@@ -57,6 +60,14 @@ class SandboxedFileSystem(LocalFileSystem):
         policy = sandbox_policy or self._policy.resolve()
         admitted = await self._admit(target, policy, "edit", signal)
         return await self._edit(admitted, edit, expected, signal, keep_links=_keeps_links(policy))
+
+    def _admit_read(self, target: FsTarget, policy: SandboxPolicy | None, action: str) -> None:
+        policy = policy or self._policy.resolve()
+        if is_hidden(policy, target.target_key):
+            raise FsError(
+                "FS_SANDBOX_DENIED",
+                f'cannot {action} "{target.display_path}": it is hidden by the sandbox policy',
+            )
 
     async def _admit(
         self, target: FsTarget, policy: SandboxPolicy, action: str, signal: CancelToken | None

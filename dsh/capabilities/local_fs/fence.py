@@ -18,6 +18,13 @@ def writable_roots(policy: SandboxPolicy) -> tuple[str, ...]:
     return tuple(dict.fromkeys(os.path.realpath(root) for root in roots))
 
 
+def is_hidden(policy: SandboxPolicy, key: str) -> bool:
+    """Whether a policy keeps a canonical path from being read. Only what confines hides anything."""
+    if policy.mode == "danger-full-access":
+        return False
+    return any(is_contained(path, key) for path in policy.hidden_paths)
+
+
 def is_contained(root: str, key: str) -> bool:
     """Whether a canonical path lies at or below `root`, by spelling or by the identity of an ancestor."""
     if is_within(root, key):

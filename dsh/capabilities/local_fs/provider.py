@@ -80,7 +80,15 @@ class LocalFileSystem:
     def contains(self, parent: FsTarget, child: FsTarget) -> bool:
         return paths.is_within(parent.target_key, child.target_key)
 
-    async def stat(self, target: FsTarget, *, signal: CancelToken | None = None) -> FsInfo | None:
+    async def stat(
+        self,
+        target: FsTarget,
+        *,
+        signal: CancelToken | None = None,
+        sandbox_policy: SandboxPolicy | None = None,
+    ) -> FsInfo | None:
+        self._admit_read(target, sandbox_policy, "look at")
+
         def look() -> FsInfo | None:
             with os_errors("look at", target.display_path):
                 info = _or_none(target.target_key, follow=True)
@@ -103,15 +111,27 @@ class LocalFileSystem:
 
         return await off_loop(look, Halt(signal, "look at", shown))
 
-    async def read_text(self, target: FsTarget, *, signal: CancelToken | None = None) -> str:
+    async def read_text(
+        self,
+        target: FsTarget,
+        *,
+        signal: CancelToken | None = None,
+        sandbox_policy: SandboxPolicy | None = None,
+    ) -> str:
+        self._admit_read(target, sandbox_policy, "read")
         halt = Halt(signal, "read", target.display_path)
         return await off_loop(
             lambda: decode(_content(target, MAX_WHOLE_BYTES, halt), "read", target.display_path), halt
         )
 
     async def stream_text(
-        self, target: FsTarget, *, signal: CancelToken | None = None
+        self,
+        target: FsTarget,
+        *,
+        signal: CancelToken | None = None,
+        sandbox_policy: SandboxPolicy | None = None,
     ) -> AsyncGenerator[str, None]:
+        self._admit_read(target, sandbox_policy, "read")
         halt = Halt(signal, "read", target.display_path)
         stream = await off_loop(lambda: TextStream(target.target_key, target.display_path, halt), halt)
         try:
@@ -121,12 +141,25 @@ class LocalFileSystem:
             stream.close()
 
     async def read_bytes(
-        self, target: FsTarget, *, max_bytes: int, signal: CancelToken | None = None
+        self,
+        target: FsTarget,
+        *,
+        max_bytes: int,
+        signal: CancelToken | None = None,
+        sandbox_policy: SandboxPolicy | None = None,
     ) -> bytes:
+        self._admit_read(target, sandbox_policy, "read")
         halt = Halt(signal, "read", target.display_path)
         return await off_loop(lambda: _content(target, max_bytes, halt), halt)
 
-    async def list_dir(self, target: FsTarget, *, signal: CancelToken | None = None) -> list[FsDirEntry]:
+    async def list_dir(
+        self,
+        target: FsTarget,
+        *,
+        signal: CancelToken | None = None,
+        sandbox_policy: SandboxPolicy | None = None,
+    ) -> list[FsDirEntry]:
+        self._admit_read(target, sandbox_policy, "list")
         halt = Halt(signal, "list", target.display_path)
         return await off_loop(lambda: list_children(target, halt), halt)
 
@@ -151,6 +184,9 @@ class LocalFileSystem:
         sandbox_policy: SandboxPolicy | None = None,
     ) -> FsEditOutcome:
         return await self._edit(target, edit, expected, signal)
+
+    def _admit_read(self, target: FsTarget, policy: SandboxPolicy | None, action: str) -> None:
+        """Raises `FsError` where the target may not be read. Here everything may."""
 
     async def _write(
         self,
