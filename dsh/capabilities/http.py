@@ -1,4 +1,7 @@
-"""The HTTP client that model adapters share: one for a process, streaming, no redirects, no read limit.
+"""The two HTTP clients: `HttpClient` for model adapters and search providers, `FetchClient` for pages of strangers.
+
+Both stream, and follow no redirects. There is one of the first in a process, with no read limit; the second
+connects to an address that its caller has checked, past any proxy, and keeps no connection.
 
 This is the only module that imports httpx, and it does so at the first request: loading it takes as long
 as the rest of the start. The CA store is read in a thread, and only when something is fetched over TLS.
@@ -50,11 +53,15 @@ class HttpStream:
 
     __slots__ = ("_body", "_response", "_unknown_encoding", "headers", "status")
 
-    def __init__(self, response: "httpx.Response") -> None:
+    def __init__(self, response: "httpx.Response", *, is_raw: bool = False) -> None:
+        """
+        Args:
+            is_raw: the body comes as it was sent, with whatever encoding `content-encoding` names.
+        """
         self._response = response
         encodings = {name.strip().lower() for name in response.headers.get("content-encoding", "").split(",")}
-        self._unknown_encoding = ", ".join(sorted(encodings - ENCODINGS))
-        plain = encodings <= {"", "identity"}
+        self._unknown_encoding = "" if is_raw else ", ".join(sorted(encodings - ENCODINGS))
+        plain = is_raw or encodings <= {"", "identity"}
         body = cast("AsyncIterable[bytes]", response.stream) if plain else response.aiter_bytes()
         self._body = aiter(body)  # past httpx's own chunker: it costs as much as the decoding of an event
         self.status: int = response.status_code
@@ -112,6 +119,8 @@ class HttpStream:
 class HttpClient:
     """Opens responses. State: a pool of connections for each proxy in use, made with its first request."""
 
+    _kept = KEPT_CONNECTIONS
+
     def __init__(self) -> None:
         self._clients: dict[str, httpx.AsyncClient] = {}
         """By the URL of the proxy that each goes through; empty for none."""
@@ -129,10 +138,9 @@ class HttpClient:
             HttpError: no response came about.
         """
         self.warm(url)
-        await self._warmed(url)
+        proxy = await self._warmed(url)
         import httpx
 
-        proxy = proxy_for(url)
         client = self._clients.get(proxy) or self._start(proxy)
         try:
             request = client.build_request(method, url, headers=dict(headers), content=content)
@@ -153,16 +161,24 @@ class HttpClient:
     def _trust(self) -> None:
         self._authorities = asyncio.ensure_future(asyncio.to_thread(load_authorities, self._tls))
 
-    async def _warmed(self, url: str) -> None:
+    async def _warmed(self, url: str) -> str:
+        """Wait for what was begun; the proxy that the request goes through."""
         if self._library is not None:
             await asyncio.wait((self._library,))
             self._library.result()
-        if self._authorities is None and proxy_for(url).startswith("https:"):
+        proxy = self._proxy_for(url)
+        if self._authorities is None and proxy.startswith("https:"):
             self._trust()
-        if self._authorities is None:
-            return
-        await asyncio.wait((self._authorities,))
-        if (error := self._authorities.exception()) is not None:
+        if self._authorities is not None:
+            await self._trusted(self._authorities)
+        return proxy
+
+    def _proxy_for(self, url: str) -> str:
+        return proxy_for(url)
+
+    async def _trusted(self, authorities: "asyncio.Future[None]") -> None:
+        await asyncio.wait((authorities,))
+        if (error := authorities.exception()) is not None:
             self._authorities = None
             from dsh.capabilities.http_failure import reason
 
@@ -180,7 +196,7 @@ class HttpClient:
             timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT_S, write=WRITE_TIMEOUT_S),
             limits=httpx.Limits(
                 max_connections=MAX_CONNECTIONS,
-                max_keepalive_connections=KEPT_CONNECTIONS,
+                max_keepalive_connections=self._kept,
                 keepalive_expiry=KEEP_ALIVE_S,
             ),
             proxy=self._way(proxy) if proxy else None,
@@ -214,6 +230,46 @@ class HttpClient:
             await asyncio.wait(pending)
         for client in clients.values():
             await client.aclose()
+
+
+class FetchClient(HttpClient):
+    """Asks servers that nobody vouches for. Every request has a connection of its own, and no proxy: what was
+    checked is what is connected to, and two hosts at one address never share what TLS has proved of one."""
+
+    _kept = 0
+
+    async def open_at(self, address: str, url: str, *, headers: Mapping[str, str]) -> HttpStream:
+        """GET the URL from this address, whatever its host resolves to; certificates are the host's.
+
+        Args:
+            address: an IP address; the port is the URL's.
+            url: http or https, all of it ASCII.
+
+        Raises:
+            HttpError: no response came about.
+        """
+        self.warm(url)
+        await self._warmed(url)
+        import httpx
+
+        client = self._clients.get("") or self._start("")
+        try:
+            named = httpx.URL(url)
+            request = client.build_request(
+                "GET",
+                named.copy_with(host=address),
+                headers={"host": named.netloc.decode("ascii"), **headers},
+                extensions={"sni_hostname": named.host},
+            )
+        except (httpx.InvalidURL, ValueError) as error:
+            raise HttpError(str(error), code=UNUSABLE_URL) from error
+        try:
+            return HttpStream(await client.send(request, stream=True, follow_redirects=False), is_raw=True)
+        except (httpx.HTTPError, httpx.StreamError) as error:
+            raise _wrapped(error) from error
+
+    def _proxy_for(self, url: str) -> str:
+        return ""
 
 
 HTTP: ServiceKey[HttpClient] = ServiceKey("http")
