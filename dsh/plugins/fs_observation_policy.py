@@ -1,7 +1,8 @@
 """Row `fs-observation-policy`: a session may change a file only in the version that it has seen.
 
-An event-only row. It remembers for each live session which version of which file it saw last, and
-answers the two intents from that. Nothing is persisted: a resumed session reads again.
+An event-only row. It remembers for each live session which version of which file it saw last, and answers
+the two intents from that. Versions are logged as `fs/observation` (ignorable), so that a session that is
+resumed, or a row that is mounted again, knows them: as long as the file still has that version.
 """
 
 from collections.abc import Awaitable, Callable
@@ -10,6 +11,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from dsh.capabilities.fs import (
+    FS,
     FS_EDIT_INTENT,
     FS_OBSERVED,
     FS_WRITE_INTENT,
@@ -20,44 +22,88 @@ from dsh.capabilities.fs import (
     FsIntent,
     FsObservation,
     FsObserved,
+    FsTarget,
     FsWriteIntent,
     Present,
     ReplaceIfVersion,
 )
 from dsh.kernel import Context, ServiceKey
 from dsh.session.log import Session
+from dsh.unicode import valid
 
 OBSERVATIONS: ServiceKey["Observations"] = ServiceKey("fsObservations")
 """Provided so that there is one: the first answers every intent, a second would never be asked."""
 
 provide = [OBSERVATIONS]
 
+OBSERVATION = "fs/observation"
+"""`{targetKey, version}`: the session has seen this version of this file, by reading or writing it."""
+
 
 class Config(msgspec.Struct, forbid_unknown_fields=True):
     """The row has no options."""
 
 
+class _Seen:
+    """What one session saw: in this life of the row, and what its log says of earlier ones."""
+
+    __slots__ = ("logged", "now")
+
+    def __init__(self, session: Session) -> None:
+        self.now: dict[str, FsObservation] = {}
+        self.logged: dict[str, str] = {}
+        """The last logged version of each file."""
+        for event in session.select(OBSERVATION):
+            match event.data:
+                case {"targetKey": str(key), "version": str(version)} if key and version:
+                    self.logged[key] = version
+                case _:  # ignorable: another program may mean something else by it
+                    continue
+
+
 class Observations:
     """What each session saw last of each file. Sessions are told apart by identity and held weakly."""
 
-    def __init__(self) -> None:
-        self._seen: WeakKeyDictionary[Session, dict[str, FsObservation]] = WeakKeyDictionary()
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._seen: WeakKeyDictionary[Session, _Seen] = WeakKeyDictionary()
 
-    def of(self, actor: FsActor, target_key: str) -> FsObservation | None:
-        """The last observation; None for a file not seen and for an actor without an agent."""
+    async def of(self, actor: FsActor, target: FsTarget) -> FsObservation | None:
+        """The last observation; None for a file not seen and for an actor without an agent.
+
+        What only the log tells counts where the file still is as it was then.
+        """
         owner = actor.agent
-        return self._seen.get(owner.session, {}).get(target_key) if owner is not None else None
+        if owner is None:
+            return None
+        seen = self._of_session(owner.session)
+        now = seen.now.get(target.target_key)
+        if now is not None:
+            return now
+        version = seen.logged.get(target.target_key)
+        if version is None or version != await self._version(target):
+            return None
+        return Present(version)
 
     def record(self, observed: FsObserved) -> None:
+        """A listener of `fs/observed`. A version that is new to the log is logged."""
         owner = observed.actor.agent
-        if owner is not None:
-            self._seen.setdefault(owner.session, {})[observed.target.target_key] = observed.observation
+        if owner is None:
+            return
+        key, seen = observed.target.target_key, self._of_session(owner.session)
+        seen.now[key] = observed.observation
+        match observed.observation:
+            case Present(version) if seen.logged.get(key) != version and valid(key) == key:
+                owner.session.append(OBSERVATION, {"targetKey": key, "version": version}, ignorable=True)
+                seen.logged[key] = version
+            case _:
+                pass
 
     async def write_intent(
         self, request: FsIntent, _next: Callable[[], Awaitable[FsWriteIntent | None]]
     ) -> FsWriteIntent:
         """Over the version that was seen, else only where nothing is."""
-        match self.of(request.actor, request.target.target_key):
+        match await self.of(request.actor, request.target):
             case Present(version):
                 return ReplaceIfVersion(version)
             case _:
@@ -72,7 +118,7 @@ class Observations:
             FsError: `FS_NOT_OBSERVED`, or `FS_NOT_FOUND` where the file was seen to be missing.
         """
         shown = request.target.display_path
-        match self.of(request.actor, request.target.target_key):
+        match await self.of(request.actor, request.target):
             case Present(version):
                 return FsEditIntent(version)
             case None:
@@ -80,9 +126,26 @@ class Observations:
             case _:
                 raise FsError("FS_NOT_FOUND", f'cannot edit "{shown}": not found')
 
+    def _of_session(self, session: Session) -> _Seen:
+        seen = self._seen.get(session)
+        if seen is None:
+            seen = self._seen[session] = _Seen(session)
+        return seen
+
+    async def _version(self, target: FsTarget) -> str | None:
+        """The version of the file as it is; None where that cannot be told."""
+        files = self._ctx.get(FS)
+        if files is None:
+            return None
+        try:
+            info = await files.stat(target)
+        except FsError:
+            return None
+        return info.version if info is not None else None
+
 
 def apply(ctx: Context, config: Config) -> None:
-    seen = Observations()
+    seen = Observations(ctx)
     ctx.provide(OBSERVATIONS, seen)
     ctx.on(FS_WRITE_INTENT, seen.write_intent)
     ctx.on(FS_EDIT_INTENT, seen.edit_intent)

@@ -9,6 +9,8 @@ from dsh.capabilities.local_fs.error import not_regular, os_errors
 from dsh.capabilities.local_fs.thread import Halt
 
 CHUNK_BYTES = 1024 * 1024
+HEAD_BYTES = 4096
+"""As much of a file that is no text as is looked at to tell what it is."""
 MAX_WHOLE_BYTES = 256 * 1024 * 1024
 """A text that is read whole (every edit does) takes a small multiple of its size in memory."""
 
@@ -66,11 +68,12 @@ def decode(data: bytes, action: str, shown: str) -> str:
         FsError: `FS_NOT_TEXT` for a NUL or invalid UTF-8 anywhere.
     """
     if (at := data.find(b"\0")) >= 0:
-        raise _not_text(action, shown, f"NUL at byte {at}")
+        raise _not_text(action, shown, f"NUL at byte {at}", data, len(data))
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise _not_text(action, shown, f"byte {error.start} is not valid UTF-8") from None
+        why = f"byte {error.start} is not valid UTF-8"
+        raise _not_text(action, shown, why, data, len(data)) from None
 
 
 class TextStream:
@@ -78,7 +81,9 @@ class TextStream:
 
     def __init__(self, path: str, shown: str, halt: Halt) -> None:
         self._shown, self._halt = shown, halt
-        self._fd, _ = open_regular(path, shown, "read")
+        self._fd, info = open_regular(path, shown, "read")
+        self._size = info.st_size
+        self._head = b""
         self._decoder = codecs.getincrementaldecoder("utf-8")("strict")
         self._taken = 0
 
@@ -88,14 +93,15 @@ class TextStream:
             self._halt.check()
             with os_errors("read", self._shown):
                 data = os.read(self._fd, CHUNK_BYTES)
+            self._head = self._head or data[:HEAD_BYTES]
             if (at := data.find(b"\0")) >= 0:
-                raise _not_text("read", self._shown, f"NUL at byte {self._taken + at}")
+                raise self._not_text(f"NUL at byte {self._taken + at}")
             pending = len(self._decoder.getstate()[0])
             try:
                 text = self._decoder.decode(data, final=not data)
             except UnicodeDecodeError as error:
                 at = self._taken - pending + error.start
-                raise _not_text("read", self._shown, f"byte {at} is not valid UTF-8") from None
+                raise self._not_text(f"byte {at} is not valid UTF-8") from None
             self._taken += len(data)
             if not data:
                 self.close()
@@ -108,9 +114,16 @@ class TextStream:
             os.close(self._fd)
             self._fd = -1
 
+    def _not_text(self, why: str) -> FsError:
+        return _not_text("read", self._shown, why, self._head, self._size)
 
-def _not_text(action: str, shown: str, why: str) -> FsError:
-    return FsError("FS_NOT_TEXT", f'cannot {action} "{shown}": not a UTF-8 text file ({why})')
+
+def _not_text(action: str, shown: str, why: str, data: bytes, size: int) -> FsError:
+    from dsh.capabilities.local_fs.kind import described  # only a refusal needs it
+
+    what = described(data[:HEAD_BYTES], size)
+    message = f'cannot {action} "{shown}": not a UTF-8 text file ({why})'
+    return FsError("FS_NOT_TEXT", f"{message}; {what}" if what else message)
 
 
 def normalized(text: str) -> str:

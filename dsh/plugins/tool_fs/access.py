@@ -1,26 +1,21 @@
-"""What the three file tools share: which file a call means, which policy it runs under, who is told."""
+"""What the three file tools share: which file a call means, and which policy it runs under."""
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from dsh.capabilities.fs import (
-    FS_OBSERVED,
-    FileSystem,
-    FsError,
-    FsObservation,
-    FsObserved,
-    FsTarget,
-)
-from dsh.capabilities.sandbox import SandboxPolicy
-from dsh.kernel import Context, ScopeTarget
+from dsh.capabilities.fs import FileSystem, FsError, FsTarget
+from dsh.capabilities.sandbox import SANDBOX_POLICY, SandboxPolicy
+from dsh.kernel import Context
 from dsh.tools.definition import Args, Resources
 from dsh.tools.error import ToolError
 from dsh.tools.escalation import Escalation
 from dsh.tools.execution import ToolCall, ToolExecution
+from dsh.tools.files import base_directory, resource_key
 
 SUBJECT = "operation"
+NO_ESCALATION = Escalation(SUBJECT, is_offered=False)
+"""Of tools that only read."""
 FILE_PATH: Mapping[str, Any] = {
     "type": "string",
     "required": True,
@@ -46,13 +41,6 @@ def file_path(args: Args) -> str:
     return path
 
 
-def base_directory(path: str, cwd: str | None) -> str | None:
-    """Where a relative path starts. With a `..` in play, where the system would be after entering `cwd`."""
-    if cwd is None or ".." not in (*path.split("/"), *cwd.split("/")):
-        return cwd
-    return os.path.realpath(cwd)
-
-
 async def resolve(
     fs: FileSystem,
     args: Args,
@@ -65,28 +53,20 @@ async def resolve(
     return await fs.resolve(path, base_directory(path, cwd), signal=execution.signal)
 
 
-def resource_key(fs: FileSystem, args: Args, call: ToolCall) -> str | None:
-    """The scheduler's key of the file a call means; None where the path means nothing."""
-    path: str = args["file_path"]
-    try:
-        return f"fs:{fs.target_of(path, base_directory(path, call.cwd)).target_key}"
-    except FsError:
-        return None
-
-
 def writes(fs: FileSystem) -> Callable[[Args, ToolCall], Resources | None]:
     """The resources of a tool that changes the file in `file_path`."""
 
     def resources(args: Args, call: ToolCall) -> Resources | None:
-        key = resource_key(fs, args, call)
+        key = resource_key(fs, args["file_path"], call.cwd)
         return Resources(writes=frozenset({key})) if key else Resources()
 
     return resources
 
 
-def observe(ctx: Context, execution: ToolExecution, target: FsTarget, seen: FsObservation) -> None:
-    """Tell that this call has seen the file. What a listener raises fails the call."""
-    ctx.emit(FS_OBSERVED, FsObserved(target, seen, execution), subject=ScopeTarget(execution.agent))
+def reading_policy(ctx: Context, fs: FileSystem, execution: ToolExecution) -> SandboxPolicy | None:
+    """The policy of the session, for what it hides; None where nothing confines."""
+    service = ctx.get(SANDBOX_POLICY) if fs.sandbox_mode is not None else None
+    return service.resolve(execution.session) if service is not None else None
 
 
 def escalation(fs: FileSystem) -> Escalation:

@@ -2,11 +2,19 @@
 
 from collections.abc import Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dsh.capabilities.fs import FS, Absent, FileSystem, FsError, FsInfo, FsTarget, Present
-from dsh.kernel import Context
-from dsh.plugins.tool_fs.access import FILE_PATH, file_path, observe, resolve, resource_key
+from dsh.capabilities.sandbox import SandboxPolicy
+from dsh.kernel import CancelToken, Context
+from dsh.plugins.tool_fs.access import (
+    FILE_PATH,
+    NO_ESCALATION,
+    explained,
+    file_path,
+    reading_policy,
+    resolve,
+)
 from dsh.plugins.tool_fs.config import Config
 from dsh.plugins.tool_fs.envelope import envelope
 from dsh.plugins.tool_fs.language import language_of
@@ -14,6 +22,7 @@ from dsh.plugins.tool_fs.window import Limits, Window, WindowBuilder
 from dsh.tools.definition import Args, Resources, ToolDefinition, ToolOutput
 from dsh.tools.error import ToolError
 from dsh.tools.execution import ToolCall, ToolExecution
+from dsh.tools.files import observe, resource_key
 from dsh.tools.typed import typed_tool
 
 if TYPE_CHECKING:
@@ -48,6 +57,12 @@ _VALUE = {
 }
 
 
+class _File(NamedTuple):
+    fs: FileSystem
+    target: FsTarget
+    policy: SandboxPolicy | None
+
+
 def read_tool(ctx: Context, config: Config) -> ToolDefinition:
     """The definition of `read` over the context's file system."""
     fs = ctx.use(FS)
@@ -58,7 +73,9 @@ def read_tool(ctx: Context, config: Config) -> ToolDefinition:
         if limit > config.read_limit:
             raise ToolError(f"limit must not be above {config.read_limit}, got {limit}")
         target = await resolve(fs, args, execution)
-        info = await fs.stat(target, signal=execution.signal)
+        policy = reading_policy(ctx, fs, execution)
+        with explained(NO_ESCALATION, policy):
+            info = await fs.stat(target, signal=execution.signal, sandbox_policy=policy)
         if info is None:
             observe(ctx, execution, target, Absent())
             raise FsError("FS_NOT_FOUND", f'cannot read "{target.display_path}": not found')
@@ -66,7 +83,9 @@ def read_tool(ctx: Context, config: Config) -> ToolDefinition:
             raise _not_a_file(target, info)
         limits = Limits(limit, config.read_max_line_length, config.read_max_bytes)
         builder = WindowBuilder(offset, limits)
-        is_exact = await _fill(builder, fs, target, execution, is_large=_is_large(info, config))
+        is_exact = await _fill(
+            builder, _File(fs, target, policy), execution.signal, is_large=_is_large(info, config)
+        )
         window = builder.finish()
         if offset > window.total_lines and (offset, window.total_lines) != (1, 0):
             raise _past_the_end(target, offset, window)
@@ -74,7 +93,7 @@ def read_tool(ctx: Context, config: Config) -> ToolDefinition:
         return _value(target, offset, window, is_exact=is_exact)
 
     def resources(args: Args, call: ToolCall) -> Resources | None:
-        key = resource_key(fs, args, call)
+        key = resource_key(fs, args["file_path"], call.cwd)
         return Resources(reads=frozenset({key})) if key else Resources()
 
     return typed_tool(
@@ -120,18 +139,18 @@ def _is_large(info: FsInfo, config: Config) -> bool:
 
 async def _fill(
     builder: WindowBuilder,
-    fs: FileSystem,
-    target: FsTarget,
-    execution: ToolExecution,
+    file: "_File",
+    signal: CancelToken,
     *,
     is_large: bool,
 ) -> bool:
     """Feed the file to the builder. False where counting stopped before the end of a large file."""
+    fs, target, policy = file.fs, file.target, file.policy
     if not is_large:
-        builder.feed(await fs.read_text(target, signal=execution.signal))
+        builder.feed(await fs.read_text(target, signal=signal, sandbox_policy=policy))
         return True
     counted = 0
-    async with aclosing(fs.stream_text(target, signal=execution.signal)) as pieces:
+    async with aclosing(fs.stream_text(target, signal=signal, sandbox_policy=policy)) as pieces:
         async for piece in pieces:
             if builder.has_more and counted >= COUNTED_CHARS:
                 return False

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 from dsh.capabilities.fs import FS, FS_WRITE_INTENT, FsIntent, FsWriteIntent, Present
 from dsh.kernel import Context, ScopeTarget
-from dsh.plugins.tool_fs.access import FILE_PATH, escalation, explained, file_path, observe, resolve, writes
+from dsh.plugins.tool_fs.access import FILE_PATH, escalation, explained, file_path, resolve, writes
 from dsh.plugins.tool_fs.diff import file_diffs
 from dsh.plugins.tool_fs.envelope import envelope
 from dsh.tools.definition import Args, ToolDefinition, ToolOutput
 from dsh.tools.execution import ToolExecution
+from dsh.tools.files import observe
 from dsh.tools.typed import typed_tool
 
 if TYPE_CHECKING:

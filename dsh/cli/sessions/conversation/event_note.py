@@ -102,6 +102,7 @@ _SILENT = frozenset(
         "tool/code-dispatch-start",
         "team/message/delivered",
         "composition/mounted",
+        "fs/observation",
         "request/digest",
         "request/usage",
     }
