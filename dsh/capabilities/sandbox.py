@@ -30,6 +30,8 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
     """False: confined commands have no network."""
     hidden_paths: tuple[str, ...] = ()
     """What the confined modes may not even read; absolute and canonical, with all that lies below."""
+    protected_paths: tuple[str, ...] = ()
+    """What `workspace-write` may not change in its roots, beside what is always protected there."""
 
 
 class SandboxPolicyService(Protocol):

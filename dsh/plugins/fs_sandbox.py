@@ -13,7 +13,7 @@ from dsh.capabilities.fs import (
     FsWriteIntent,
     FsWriteOutcome,
 )
-from dsh.capabilities.local_fs.fence import is_contained, is_hidden, writable_roots
+from dsh.capabilities.local_fs.fence import is_hidden, may_change
 from dsh.capabilities.local_fs.provider import FsConfig, LocalFileSystem
 from dsh.capabilities.local_fs.thread import Halt, off_loop
 from dsh.capabilities.sandbox import SANDBOX_POLICY, SandboxMode, SandboxPolicy, SandboxPolicyService
@@ -85,8 +85,7 @@ class SandboxedFileSystem(LocalFileSystem):
             if policy.mode != "workspace-write":
                 return None
             fresh = self.target_of(shown)
-            roots = writable_roots(policy)
-            return fresh if any(is_contained(root, fresh.target_key) for root in roots) else None
+            return fresh if may_change(policy, fresh.target_key) else None
 
         admitted = await off_loop(resolve, Halt(signal, action, shown))
         if admitted is None:

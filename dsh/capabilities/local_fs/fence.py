@@ -1,21 +1,52 @@
-"""Which paths a sandbox policy lets file operations change.
+"""Which paths a sandbox policy lets file operations and commands change.
 
-A fence in trusted code around paths that a model chose, not a boundary of the system.
+For the file tools it is a fence in trusted code around paths that a model chose, no boundary of the system.
+The backends that confine commands take the same lists, so that all of them mean the same.
 """
 
 import os
-import tempfile
 
 from dsh.capabilities.local_fs.path import is_within
 from dsh.capabilities.sandbox import SandboxPolicy
 
+PROTECTED_NAMES = (".git/hooks", ".dsh")
+"""In the workspace and in each extra root: what lies there is run or obeyed later, outside of the walls."""
+
 
 def writable_roots(policy: SandboxPolicy) -> tuple[str, ...]:
-    """Canonical directories below which `workspace-write` may write; none in the other modes."""
+    """Canonical directories below which `workspace-write` may write; none in the other modes.
+
+    The workspace first, then the extra roots, last the session's temporary folder.
+    """
     if policy.mode != "workspace-write":
         return ()
-    roots = (policy.workspace_root, "/tmp", tempfile.gettempdir())
+    roots = (*_projects(policy), *((policy.temp_folder,) if policy.temp_folder else ()))
     return tuple(dict.fromkeys(os.path.realpath(root) for root in roots))
+
+
+def protected_paths(policy: SandboxPolicy) -> tuple[str, ...]:
+    """What may not be changed although it lies in a writable root. Absolute; whether it exists or not."""
+    if policy.mode != "workspace-write":
+        return ()
+    named = [
+        os.path.join(os.path.realpath(root), name) for root in _projects(policy) for name in PROTECTED_NAMES
+    ]
+    roots = writable_roots(policy)
+    more = [path for path in policy.protected_paths if any(is_within(root, path) for root in roots)]
+    return tuple(dict.fromkeys((*named, *more)))
+
+
+def may_change(policy: SandboxPolicy, key: str) -> bool:
+    """Whether a policy lets a canonical path be written."""
+    if policy.mode == "danger-full-access":
+        return True
+    if not any(is_contained(root, key) for root in writable_roots(policy)):
+        return False
+    return not is_hidden(policy, key) and not any(is_contained(path, key) for path in protected_paths(policy))
+
+
+def _projects(policy: SandboxPolicy) -> tuple[str, ...]:
+    return (policy.workspace_root, *policy.extra_roots)
 
 
 def is_hidden(policy: SandboxPolicy, key: str) -> bool:
