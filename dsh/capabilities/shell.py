@@ -128,7 +128,10 @@ class Shell(Protocol):
         """
 
     async def start(self, request: ShellRequest) -> ShellProcess:
-        """Start one command and return at once. Its timeout and its signal do not count."""
+        """Start one command and return at once. Its timeout and its signal do not count.
+
+        Raises: as `run`. What shows only after the start makes the process `failed`.
+        """
 
 
 SHELL: ServiceKey[Shell] = ServiceKey("shell")

@@ -43,7 +43,11 @@ class SpawnSpec(msgspec.Struct, frozen=True, kw_only=True):
     pass_fds: tuple[int, ...] = ()
     """Descriptors that the child inherits under the same numbers."""
     dies_with_parent: bool = True
-    """The child is killed when this program dies without having ended it."""
+    """The child is killed when this program dies without having ended it.
+
+    It costs a start of the interpreter. What is said to be wrong with the program before the start is the
+    same; what shows only at the start makes `ProcessHandle.done` raise.
+    """
 
 
 class ExitStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,9 +101,12 @@ class ByteReader(Protocol):
     async def read(self) -> bytes:
         """The next piece; empty at the end."""
 
+    def close(self) -> None:
+        """Read no more of it. The end of the service closes it, too."""
+
 
 class ProcessHandle(Protocol):
-    """A started process and its group."""
+    """A started process and its group. A stream in the other mode is a `RuntimeError`."""
 
     @property
     def pid(self) -> int: ...
@@ -120,7 +127,11 @@ class ProcessHandle(Protocol):
 
     @property
     def done(self) -> Awaitable[ExitStatus]:
-        """Ends when the leader has exited and its pipes are closed or given up; await it at will."""
+        """Ends when the leader has exited and its pipes are closed or given up; await it at will.
+
+        Raises:
+            SpawnError: the system refused the program after all (`SpawnSpec.dies_with_parent`).
+        """
 
     async def finish(self) -> ExitStatus:
         """Wait for `done` as its owner: if the waiting task is cancelled, the group is terminated."""

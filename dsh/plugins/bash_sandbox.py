@@ -6,8 +6,15 @@ from collections.abc import Callable
 
 import msgspec
 
-from dsh.capabilities.local_shell import SETTINGS_NAMESPACE, LocalShell, ShellConfig
-from dsh.capabilities.sandbox import SANDBOX_POLICY, SandboxMode, SandboxPolicyService, SandboxUnavailable
+from dsh.capabilities.background_shell import BackgroundCommand, Verdict
+from dsh.capabilities.local_shell import SETTINGS_NAMESPACE, LocalShell, ShellConfig, bash_argv
+from dsh.capabilities.sandbox import (
+    SANDBOX_POLICY,
+    SandboxMode,
+    SandboxPolicy,
+    SandboxPolicyService,
+    SandboxUnavailable,
+)
 from dsh.capabilities.settings_section import install_settings_section
 from dsh.capabilities.shell import SHELL, SandboxReport, ShellRequest, ShellResult
 from dsh.capabilities.subprocess import SUBPROCESS, Subprocess
@@ -33,14 +40,24 @@ class SandboxedShell:
         return self._policy.default_mode
 
     async def run(self, request: ShellRequest) -> ShellResult:
+        policy = self._checked(request)
+        result = await self._shell.run(request)
+        return msgspec.structs.replace(result, sandbox=SandboxReport(policy.mode))
+
+    async def start(self, request: ShellRequest) -> BackgroundCommand:
+        policy = self._checked(request)
+        argv = bash_argv(request)
+        report = Verdict(SandboxReport(policy.mode))
+        return await self._shell.start_argv(argv, request, judge=lambda status, stderr: report)
+
+    def _checked(self, request: ShellRequest) -> SandboxPolicy:
         policy = request.sandbox_policy or self._policy.resolve()
         if policy.mode != "danger-full-access":
             raise SandboxUnavailable(
                 f"no sandbox can confine commands to mode {policy.mode!r} here; the command was not run",
                 hint="choose danger-full-access to run commands unconfined",
             )
-        result = await self._shell.run(request)
-        return msgspec.structs.replace(result, sandbox=SandboxReport(policy.mode))
+        return policy
 
 
 def apply(ctx: Context, config: ShellConfig) -> None:

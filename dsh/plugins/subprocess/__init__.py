@@ -97,6 +97,7 @@ class SubprocessService(Service):
             if outcome is not True:
                 why = f": {outcome}" if isinstance(outcome, BaseException) else ""
                 self.owner_ctx.logger.error("process group %d could not be ended%s", process.pid, why)
+            process.close()
         self._processes.clear()
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import errno
 import os
 import signal
 import subprocess
@@ -11,9 +10,11 @@ from typing import IO
 
 from dsh.capabilities.process_group import ProcessGroup
 from dsh.capabilities.subprocess import Collect, ExitStatus, SpawnError, SpawnSpec
+from dsh.kernel.task import retrieve
 from dsh.plugins.subprocess.collector import Collector, SpillFolder
+from dsh.plugins.subprocess.pipes import PIPE_BYTES, PipeReader, PipeWriter, feed
+from dsh.plugins.subprocess.start import failure, started
 
-PIPE_BYTES = 1 << 16
 POLL_S = 0.01
 MAX_POLL_S = 0.08
 """Between two looks at a group that is to end; each look reads through /proc."""
@@ -33,11 +34,10 @@ class Process:
     def __init__(self, spec: SpawnSpec, env: dict[str, str], folder: SpillFolder) -> None:
         self._spec = spec
         self._loop = asyncio.get_running_loop()
-        self._popen = _started(spec, env)
+        self._popen, self._start_report = started(spec, env)
         self.group = ProcessGroup(self._popen.pid)
-        if not isinstance(spec.stdout, Collect) or spec.stdin == "pipe":
-            raise SpawnError("streams in pipe mode are not built yet")
-        self.stdout = Collector(spec.stdout, folder, "stdout")
+        is_collected = isinstance(spec.stdout, Collect)
+        self._stdout = Collector(spec.stdout, folder, "stdout") if isinstance(spec.stdout, Collect) else None
         self.stderr = Collector(spec.stderr, folder, "stderr")
         self._reading: dict[int, IO[bytes]] = {}
         self._last_output = 0.0
@@ -47,11 +47,17 @@ class Process:
         """When SIGKILL follows; set by `terminate`."""
         self._group_over = asyncio.Event()
         self._detach: Callable[[], None] | None = None
+        stdin, stdout, stderr = self._popen.stdin, self._popen.stdout, self._popen.stderr
+        assert stdout is not None
+        assert stderr is not None
+        self._writer = PipeWriter(stdin) if stdin is not None and spec.stdin == "pipe" else None
+        self._reader = None if is_collected else PipeReader(stdout)
         try:
-            self._read(self._popen.stdout, self.stdout)
-            self._read(self._popen.stderr, self.stderr)
-            if isinstance(spec.stdin, bytes):
-                self._write(self._popen.stdin, spec.stdin)
+            if self._stdout is not None:
+                self._read(stdout, self._stdout)
+            self._read(stderr, self.stderr)
+            if stdin is not None and isinstance(spec.stdin, bytes):
+                feed(stdin, spec.stdin, self._close_stdin)
         except OSError as error:
             self.group.signal(signal.SIGKILL)
             self._popen.wait()
@@ -59,6 +65,7 @@ class Process:
             self._release()
             raise SpawnError(f"cannot watch {spec.argv[0]!r}: {error.strerror}") from error
         self._outcome = self._loop.create_task(self._run(), name=f"process {self.pid}")
+        self._outcome.add_done_callback(retrieve)
         if spec.signal is not None:
             self._detach = spec.signal.on_cancel(lambda _: self.terminate())
 
@@ -67,13 +74,37 @@ class Process:
         return self._popen.pid
 
     @property
+    def stdout(self) -> Collector:
+        if self._stdout is None:
+            raise RuntimeError("standard output is in pipe mode: it has a reader and is not collected")
+        return self._stdout
+
+    @property
+    def writer(self) -> PipeWriter:
+        if self._writer is None:
+            raise RuntimeError("standard input is not in pipe mode")
+        return self._writer
+
+    @property
+    def reader(self) -> PipeReader:
+        if self._reader is None:
+            raise RuntimeError("standard output is not in pipe mode")
+        return self._reader
+
+    @property
     def done(self) -> Awaitable[ExitStatus]:
         return asyncio.shield(self._outcome)
 
     @property
     def is_over(self) -> bool:
-        """The outcome is there and nothing of the group is left."""
-        return self._outcome.done() and not self.group.is_alive()
+        """The outcome is there, nothing of the group is left, and nothing to read."""
+        has_end = self._outcome.done() and (self._reader is None or self._reader.is_closed)
+        return has_end and not self.group.is_alive()
+
+    def close(self) -> None:
+        """Give back what a reader holds that has not read to the end."""
+        if self._reader is not None:
+            self._reader.close()
 
     async def finish(self) -> ExitStatus:
         try:
@@ -84,8 +115,7 @@ class Process:
 
     # -- pipes -----------------------------------------------------------------------------------
 
-    def _read(self, pipe: IO[bytes] | None, collector: Collector) -> None:
-        assert pipe is not None
+    def _read(self, pipe: IO[bytes], collector: Collector) -> None:
         fd = pipe.fileno()
         os.set_blocking(fd, False)
         self._reading[fd] = pipe
@@ -111,28 +141,11 @@ class Process:
         if not self._reading:
             self._pipes_closed.set()
 
-    def _write(self, pipe: IO[bytes] | None, data: bytes) -> None:
-        assert pipe is not None
-        fd = pipe.fileno()
-        os.set_blocking(fd, False)
-        left = memoryview(data)
-
-        def writable() -> None:
-            nonlocal left
-            try:
-                left = left[os.write(fd, left[:PIPE_BYTES]) :]
-            except BlockingIOError:
-                return
-            except OSError:
-                left = left[:0]  # a child that does not read its input is judged by its exit alone
-            if not left:
-                self._close_stdin()
-
-        self._loop.add_writer(fd, writable)
-
     def _close_stdin(self) -> None:
         pipe = self._popen.stdin
-        if pipe is not None and not pipe.closed:
+        if self._writer is not None:
+            self._writer.close()
+        elif pipe is not None and not pipe.closed:
             self._loop.remove_writer(pipe.fileno())
             pipe.close()
 
@@ -142,6 +155,9 @@ class Process:
         try:
             code = await self._leader_exit()
             await self._drain()
+            self._check_start(code)
+        except SpawnError:
+            raise
         except BaseException:  # the loop is going down, say: nobody is left to wait for a grace period
             self.group.signal(signal.SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -180,6 +196,12 @@ class Process:
         self.group.leader_reaped = code is not None
         return code
 
+    def _check_start(self, code: int | None) -> None:
+        if self._start_report is not None and code:
+            why = failure(self._start_report)
+            if why is not None and code > 0:  # ended by a signal, it is judged like any other
+                raise SpawnError(f"cannot start {self._spec.argv[0]!r}: {why}")
+
     async def _drain(self) -> None:
         """After the exit: until the pipes close, or stay silent, at most the grace period."""
         self._last_output = self._loop.time()
@@ -196,8 +218,14 @@ class Process:
         self._close_stdin()
         for fd in tuple(self._reading):
             self._close_pipe(fd)
-        self.stdout.close()
+        if self._stdout is not None:
+            self._stdout.close()
+        if self._reader is not None:
+            self._reader.give_up()
         self.stderr.close()
+        if self._start_report is not None:
+            os.close(self._start_report)
+            self._start_report = None
         if self._detach is not None:
             self._detach()
 
@@ -231,38 +259,6 @@ class Process:
             await self._group_over.wait()
         await self.done
         return not self.group.is_alive()
-
-
-def _started(spec: SpawnSpec, env: dict[str, str]) -> subprocess.Popen[bytes]:
-    try:
-        return subprocess.Popen(
-            list(spec.argv),
-            cwd=spec.cwd,
-            env=env,
-            stdin=subprocess.PIPE if isinstance(spec.stdin, bytes) else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            bufsize=0,
-        )
-    except (OSError, ValueError) as error:
-        raise SpawnError(f"cannot start {spec.argv[0]!r}: {_why(error, spec)}") from error
-
-
-def _why(error: OSError | ValueError, spec: SpawnSpec) -> str:
-    if isinstance(error, UnicodeError):
-        return "an argument or a variable is not valid Unicode"
-    if isinstance(error, ValueError):
-        return "an argument or a variable holds a NUL character"
-    what = (error.strerror or str(error)).lower()
-    if error.filename == spec.cwd:
-        return f"the directory {spec.cwd!r} cannot be entered: {what}"
-    if error.errno == errno.ENOENT:
-        return what if "/" in spec.argv[0] else "there is no such program on PATH"
-    if error.errno == errno.E2BIG:
-        size = max(len(os.fsencode(argument)) for argument in spec.argv)
-        return f"an argument of {size} bytes is too long for the system; put the text into a file"
-    return what
 
 
 def _signal_name(number: int) -> str:
