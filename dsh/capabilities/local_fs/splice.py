@@ -6,35 +6,43 @@ What is replaced is a range of the original text, so a file with mixed endings k
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from itertools import islice
 
 from dsh.capabilities.fs import FsEditRequest, FsError
 from dsh.capabilities.local_fs.reading import normalized
 
+SHOWN_LINES = 20
+"""Matches of an ambiguous edit that are named by their lines."""
 
-def splice(text: str, edit: FsEditRequest, shown: str) -> str:
+
+def splice(text: str, edit: FsEditRequest, shown: str, *, name: str = "old_string") -> str:
     """The text after the edit. Pure.
 
     A line break inside the new string takes the ending of the first line break inside the match, else of
     the nearest one before it, else of the nearest one after it, else LF.
 
+    Args:
+        shown: the path, for messages.
+        name: what the caller calls the old string.
+
     Raises:
-        FsError: `FS_EDIT_NOT_FOUND`, or `FS_AMBIGUOUS_EDIT` with the number of matches.
+        FsError: `FS_EDIT_NOT_FOUND`, or `FS_AMBIGUOUS_EDIT` with the number of matches and their lines.
     """
     old, new = normalized(edit.old_string), normalized(edit.new_string)
     if not old:
-        raise FsError("FS_EDIT_NOT_FOUND", f'old_string is empty; there is nothing to find in "{shown}"')
+        raise FsError("FS_EDIT_NOT_FOUND", f'{name} is empty; there is nothing to find in "{shown}"')
     flat = normalized(text)
     count = flat.count(old)
     if count == 0:
         raise FsError(
             "FS_EDIT_NOT_FOUND",
-            f'old_string was not found in "{shown}"; it must match the file exactly, white space included',
+            f'{name} was not found in "{shown}"; it must match the file exactly, white space included',
         )
     if count > 1 and not edit.replace_all:
         raise FsError(
             "FS_AMBIGUOUS_EDIT",
-            f'old_string matched {count} times in "{shown}"; '
-            "provide a more specific old_string or set replace_all to true",
+            f'{name} matched {count} times in "{shown}" ({_lines(flat, old, count)}); '
+            f"provide a more specific {name}" + _OR_ALL.get(name, ""),
         )
     breaks = _Breaks(text, flat)
     pieces, done = [], 0
@@ -45,6 +53,42 @@ def splice(text: str, edit: FsEditRequest, shown: str) -> str:
         done = breaks.raw(end)
     pieces.append(text[done:])
     return "".join(pieces)
+
+
+_OR_ALL = {"old_string": " or set replace_all to true"}
+
+
+def insert_lines(text: str, after_line: int, new: str) -> str:
+    """The text with `new` as lines of its own behind line `after_line`; 0 puts it first. Pure.
+
+    Lines are what LF parts, so that a text which ends with one has an empty last line. Each new line ends
+    like the one before it, the first ones like the nearest; a byte order mark stays first.
+    """
+    added = normalized(new)
+    flat = normalized(text)
+    breaks = _Breaks(text, flat)
+    lines = flat.count("\n") + 1
+    if after_line == lines:
+        ending = breaks.ending(len(flat), len(flat))
+        return text + ending + added.replace("\n", ending)
+    at = int(flat.startswith("\ufeff"))
+    for _ in range(after_line):
+        at = flat.index("\n", at) + 1
+    ending = breaks.ending(at, at)
+    place = breaks.raw(at)
+    return text[:place] + added.replace("\n", ending) + ending + text[place:]
+
+
+def _lines(flat: str, old: str, count: int) -> str:
+    """The lines that the first matches begin in."""
+    numbers: dict[int, None] = {}
+    line, done = 1, 0
+    for start in islice(_matches(flat, old), SHOWN_LINES):
+        line += flat.count("\n", done, start)
+        done = start
+        numbers[line] = None
+    named = ", ".join(map(str, numbers)) + (" and further down" if count > SHOWN_LINES else "")
+    return f"{'line' if len(numbers) == 1 else 'lines'} {named}"
 
 
 def _matches(flat: str, old: str) -> Iterator[int]:
