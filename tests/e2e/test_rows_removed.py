@@ -35,7 +35,7 @@ NEEDED = {
     "compaction-basic": ["command-compact"],
     "tools": [
         "agent-loop", "system-prompt", "timeout-policy", "tool-bash", "tool-fs", "tool-fs-search",
-        "headless-runner",
+        "tool-todo", "headless-runner",
     ],
     "headless-startup": [
         "sandbox-policy", "approval", "permission", "bash-sandbox", "fs-sandbox", "tool-bash", "tool-fs",
@@ -50,7 +50,7 @@ DISPENSABLE = [
     "session-projection-cache", "session-composition", "session-query-sqlite", "session-telemetry-otel",
     "permission", "user-questions", "command-compact", "tool-result-pruner",
     "fs-observation-policy", "timeout-policy", "spill-local", "spill-policy", "repeat-tool-reminder",
-    "tool-bash", "tool-fs", "tool-fs-search",
+    "tool-bash", "tool-fs", "tool-fs-search", "tool-todo",
 ]  # fmt: skip
 """Without these a question is answered all the same."""
 OTHERWISE = ["llm-deepseek", "headless-runner"]

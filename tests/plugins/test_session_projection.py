@@ -68,7 +68,7 @@ async def test_a_value_is_what_the_log_says_when_it_is_asked_for() -> None:
     mode(log)
 
     assert projections.state_of(log, "count") == 2
-    assert projections.snapshot(log).values == {"todos": (), "count": 2}
+    assert projections.snapshot(log).values == {"todos": None, "count": 2}
     assert projections.snapshot(log).as_of_seq == 1
     assert projections.checkpoint(log)["count"] == Row(0, 1, 2)
     assert projections.state_of(log, "nobody") is None
@@ -80,7 +80,7 @@ async def test_an_empty_session_is_as_of_before_its_first_event() -> None:
     ctx, projections, log = await mounted()
 
     assert projections.snapshot(log).as_of_seq == -1
-    assert projections.checkpoint(log) == {"todos": Row(1, -1, ())}
+    assert projections.checkpoint(log) == {"todos": Row(2, -1, None)}
     await ctx.dispose()
 
 
@@ -104,6 +104,7 @@ async def test_watchers_are_told_each_change_once_with_its_event() -> None:
     assert told == [
         ("count", 2, 1),
         ("count", 3, 3),
+        ("todos", (), 4),
         ("todos", ({"content": "a", "status": "pending"},), 5),
     ]
     await ctx.dispose()
@@ -320,7 +321,7 @@ async def test_a_continued_session_begins_with_its_stored_rows() -> None:
         mode(log)
     projections.register(counting(apply=spy))
     projections.register(counting("other"))
-    projections.adopt(log, {"count": Row(0, 2, 30), "other": Row(9, 2, 30), "todos": Row(1, 2, "bad")})
+    projections.adopt(log, {"count": Row(0, 2, 30), "other": Row(9, 2, 30), "todos": Row(2, 2, "bad")})
 
     assert projections.state_of(log, "count") == 31
     assert folded == [3]
@@ -348,7 +349,7 @@ async def test_stored_logs_are_folded_with_the_registered_units(caplog: pytest.L
     projections.register(counting("broken", apply=failing))
     for _ in range(3):
         mode(log)
-    rows = {"count": Row(0, 1, 2), "todos": Row(1, 1, ()), "broken": Row(0, 1, 2)}
+    rows = {"count": Row(0, 1, 2), "todos": Row(2, 1, ()), "broken": Row(0, 1, 2)}
 
     assert projections.restore_floor(rows) == 1
     restored = projections.restore(rows, log.entries(1), 1)

@@ -356,7 +356,7 @@ async def test_a_cold_reading_says_what_the_log_says_and_mends_the_cache(tmp_pat
     async with mounted(tmp_path, LAZY) as kept:
         seen = await kept.cache.cold_snapshot(header)
 
-    assert (seen.values, seen.as_of_seq) == ({"todos": (), "title": "b"}, 1)
+    assert (seen.values, seen.as_of_seq) == ({"todos": None, "title": "b"}, 1)
     assert read_rows(path, header)["title"] == Row(1, 1, "b")
 
 

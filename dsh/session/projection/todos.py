@@ -1,4 +1,4 @@
-"""The to-do list of a session: the last one that was written, whole."""
+"""The to-do list of a session: the last one that was written, whole, until the next turn begins."""
 
 from typing import Any, Literal, TypeAlias
 
@@ -9,6 +9,7 @@ from dsh.session.event import SessionEvent
 from dsh.session.projection.unit import Unit
 
 TODO_EVENT = "todo/write"
+TURN_EVENT = "turn/start"
 
 
 class Todo(msgspec.Struct, frozen=True):
@@ -21,13 +22,17 @@ class Todo(msgspec.Struct, frozen=True):
 Todos: TypeAlias = tuple[Todo, ...]
 
 
-def _init() -> Todos:
-    return ()
+def _init() -> Todos | None:
+    return None
 
 
-def _apply(todos: Todos, entry: Entry) -> Todos:
-    """The list of this event; one that is none leaves what was there."""
-    data = entry.data if isinstance(entry, SessionEvent) else None
+def _apply(todos: Todos | None, entry: Entry) -> Todos | None:
+    """The list of this event, none for a turn that begins; what is no list leaves what was there."""
+    if not isinstance(entry, SessionEvent):
+        return todos
+    if entry.type == TURN_EVENT:
+        return None
+    data = entry.data
     if not isinstance(data, dict):
         return todos
     try:
@@ -37,17 +42,19 @@ def _apply(todos: Todos, entry: Entry) -> Todos:
     return todos if found == todos else found
 
 
-def _view(todos: Todos) -> list[dict[str, Any]]:
+def _view(todos: Todos | None) -> list[dict[str, Any]] | None:
+    if todos is None:
+        return None
     return [{"content": todo.content, "status": todo.status} for todo in todos]
 
 
-TODOS: Unit[Todos] = Unit(
+TODOS: Unit[Todos | None] = Unit(
     key="todos",
-    version=1,
-    state_type=Todos,
+    version=2,
+    state_type=Todos | None,
     init=_init,
     apply=_apply,
-    types=frozenset({TODO_EVENT}),
+    types=frozenset({TODO_EVENT, TURN_EVENT}),
     view=_view,
 )
-"""State and view: a list of `{content, status}`, empty before the first."""
+"""State and view: a list of `{content, status}`; null before the first, and again when a turn begins."""

@@ -126,7 +126,7 @@ def test_what_clients_see_comes_from_the_rows_alone_without_the_bad_ones() -> No
     log = titled("a", "b", "c")
     rows = {**rows_at(log, 3), **rows_at(log, 1, [TITLE])}
 
-    seen = view_checkpoint(UNITS, {**rows, "todos": Row(1, 0, "bad"), "other": Row(1, 0, 1)})
+    seen = view_checkpoint(UNITS, {**rows, "todos": Row(2, 0, "bad"), "other": Row(1, 0, 1)})
 
     assert seen.values.keys() == {"title", "sessionStats"}
     assert seen.as_of_seq == 0  # the lowest of those shown

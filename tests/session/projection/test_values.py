@@ -36,6 +36,21 @@ def test_the_last_list_counts_whole_also_an_empty_one() -> None:
     assert fold(TODOS, log.entries()) == ()
 
 
+def test_the_list_lasts_until_the_next_turn_begins() -> None:
+    log = session()
+    assert fold(TODOS, log.entries()) is None
+    log.append("turn/start", {"turn": 1})
+    log.append("todo/write", {"todos": [{"content": "a", "status": "pending"}]})
+    log.append("turn/end", {"turn": 1, "reason": {"kind": "completed"}})
+    assert fold(TODOS, log.entries()) == (Todo("a", "pending"),)
+
+    log.append("turn/start", {"turn": 2})
+
+    assert fold(TODOS, log.entries()) is None
+    assert TODOS.show(None) is None
+    assert TODOS.load(TODOS.dump(None)) is None
+
+
 @pytest.mark.parametrize("broken", [None, [], {}, {"title": 7}, {"title": None}])
 def test_a_title_that_is_none_leaves_the_one_before(broken: Any) -> None:
     assert fold(TITLE, events("session/title", {"title": "kept"}, broken)) == "kept"
