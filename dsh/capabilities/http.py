@@ -1,4 +1,4 @@
-"""The two HTTP clients: `HttpClient` for model adapters and search providers, `FetchClient` for pages of strangers.
+"""The two HTTP clients: `HttpClient` for the APIs of providers, `FetchClient` for pages of strangers.
 
 Both stream, and follow no redirects. There is one of the first in a process, with no read limit; the second
 connects to an address that its caller has checked, past any proxy, and keeps no connection.
