@@ -50,6 +50,11 @@ KEYS: dict[str, dict[str, Any]] = {
     "llm-replay": {"file": None, "overrideFile": None, "childFiles": None, "providers": {}, "paceMs": 0},
     "llm-retry": {},
     "llm-scripted": {"file": None, "replies": None, "provider": "scripted", "repeatLast": False, "paceMs": 0},
+    "mcp-client": {
+        "transport": REQUIRED, "serverName": REQUIRED, "command": None, "args": [], "env": {}, "cwd": "",
+        "url": None, "headers": {}, "startupTimeoutMs": 30_000, "toolCallTimeoutMs": 60_000,
+        "toolCallTotalTimeoutMs": 1_800_000, "failOnStartupError": False,
+    },
     "model-catalogue": {"models": {}},
     "permission": {"defaultPreset": None},
     "repeat-tool-reminder": {

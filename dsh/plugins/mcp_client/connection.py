@@ -1,0 +1,283 @@
+"""One connection to a server, through the official SDK: its client session over streams of ours.
+
+Importing this module loads the SDK, which takes most of a second: a row does it in a thread while its server
+starts.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import mcp_types as types
+from mcp.client._transport import TransportStreams
+from mcp.client.session import ClientSession
+from mcp.client.subscriptions import SubscriptionLost, listen
+from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRequest
+from mcp.shared.exceptions import MCPError
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.transport_context import TransportContext
+from mcp_types import methods
+from mcp_types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
+from pydantic import TypeAdapter, ValidationError
+
+from dsh import __version__
+from dsh.plugins.mcp_client.failure import McpError
+from dsh.plugins.mcp_client.listed import (
+    MAX_PAGES,
+    MAX_TOOLS,
+    Listed,
+    description_of,
+    parameters_of,
+    problem_of,
+)
+from dsh.plugins.mcp_client.result import lossless
+from dsh.plugins.mcp_client.sieve import call_result, shown, tools_page
+
+LOG_CHARS = 1_000
+"""Of one message that a server logs."""
+LISTEN_S = 5.0
+"""How long a server of the newer protocol may take to accept that it tells of changes."""
+
+_Answer: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
+    types.CallToolResult | types.InputRequiredResult
+)
+
+
+class _Wire(JSONRPCDispatcher[TransportContext]):
+    """The SDK's dispatcher; answers pass a sieve before their models see them."""
+
+    def __init__(self, streams: TransportStreams, skip: Callable[[str, str], None]) -> None:
+        super().__init__(*streams)
+        self._skip = skip
+        self.version = LATEST_HANDSHAKE_VERSION
+        self.over = asyncio.Event()
+        """The streams have ended."""
+
+    async def run(
+        self,
+        on_request: OnRequest,
+        on_notify: OnNotify,
+        on_notify_intercept: OnNotifyIntercept | None = None,
+        **rest: Any,
+    ) -> None:
+        try:
+            await super().run(on_request, on_notify, on_notify_intercept, **rest)
+        finally:
+            self.over.set()
+
+    async def send_raw_request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        opts: CallOptions | None = None,
+        **rest: Any,
+    ) -> dict[str, Any]:
+        raw: Any = await super().send_raw_request(method, params, opts, **rest)
+        if method == "tools/list" and isinstance(raw, dict):
+            return tools_page(raw, self._tool_problem, self._skip)
+        if method == "tools/call" and isinstance(raw, dict):
+            return call_result(raw, self._is_block)
+        return raw if isinstance(raw, dict) else {}
+
+    def _tool_problem(self, entry: Any) -> str | None:
+        try:
+            rest = {"nextCursor": None} if self.version not in MODERN_PROTOCOL_VERSIONS else _COMPLETE
+            methods.validate_server_result("tools/list", self.version, _told({"tools": [entry], **rest}))
+            types.Tool.model_validate(entry, by_name=False)
+        except ValidationError as error:
+            return _misfit(error)
+        return problem_of(entry)
+
+    def _is_block(self, block: Any) -> bool:
+        rest = {} if self.version not in MODERN_PROTOCOL_VERSIONS else {"resultType": "complete"}
+        try:
+            methods.validate_server_result("tools/call", self.version, {"content": [block], **rest})
+            types.CallToolResult.model_validate({"content": [block], **rest}, by_name=False)
+        except ValidationError:
+            return False
+        return True
+
+
+_COMPLETE = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+
+
+def _told(page: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in page.items() if value is not None}
+
+
+class Connection:
+    """A server that has been greeted. Lives in the task that entered `connected`; may be used by all."""
+
+    def __init__(self, wire: _Wire, session: ClientSession) -> None:
+        self._wire, self._session = wire, session
+
+    @property
+    def over(self) -> asyncio.Event:
+        """Set when the server is gone."""
+        return self._wire.over
+
+    async def list_tools(self) -> list[Listed]:
+        """All tools, page after page, in the order of the server.
+
+        Raises:
+            McpError: a page fails, pages do not end, or a name comes twice.
+        """
+        found: dict[str, Listed] = {}
+        cursors: set[str] = set()
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            params = None if cursor is None else types.PaginatedRequestParams(cursor=cursor)
+            try:
+                page = await self._session.list_tools(params=params)
+            except MCPError as error:
+                if error.code == types.METHOD_NOT_FOUND:
+                    return []
+                raise McpError(f"tools/list failed: {_answered(error)}") from None
+            except ValidationError as error:
+                raise McpError(f"it answered tools/list with something else: {_misfit(error)}") from None
+            for tool in page.tools:
+                if tool.name in found:
+                    raise McpError(f"it lists the tool {shown(tool.name)!r} twice")
+                found[tool.name] = _listed(tool)
+            if len(found) > MAX_TOOLS:
+                raise McpError(f"it lists more than {MAX_TOOLS} tools")
+            cursor = page.next_cursor
+            if cursor is None:
+                return list(found.values())
+            if cursor in cursors:
+                raise McpError("its list of tools has no end: a cursor came twice")
+            cursors.add(cursor)
+        raise McpError(f"its list of tools has more than {MAX_PAGES} pages")
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], on_progress: Callable[[], None]
+    ) -> dict[str, Any]:
+        """The answer to `tools/call`, as lossless JSON: `content`, at times `structuredContent`, `isError`.
+
+        Whoever cancels the waiting task has the server told so.
+
+        Raises:
+            McpError: the server refused, answered something else, or went away.
+        """
+
+        async def progressed(progress: float, total: float | None, message: str | None) -> None:
+            on_progress()
+
+        request = types.CallToolRequest(
+            params=types.CallToolRequestParams(name=name, arguments=dict(arguments))
+        )
+        try:
+            answer = await self._session.send_request(request, _Answer, progress_callback=progressed)
+        except MCPError as error:
+            if error.code == types.CONNECTION_CLOSED:
+                raise McpError("it went away during the call, which may have taken effect") from None
+            raise McpError(_answered(error)) from None
+        except ValidationError as error:
+            raise McpError(f"it answered with something that is no result: {_misfit(error)}") from None
+        if isinstance(answer, types.InputRequiredResult):
+            raise McpError("it asks a person for more before it goes on, and nobody is there")
+        dumped: dict[str, Any] = lossless(answer.model_dump(by_alias=True, mode="python", exclude_none=True))
+        return dumped
+
+
+@asynccontextmanager
+async def connected(
+    streams: TransportStreams,
+    *,
+    on_change: Callable[[], None],
+    skip: Callable[[str, str], None],
+    log: Callable[[str, str], None],
+) -> AsyncIterator[Connection]:
+    """Greet a server and stay connected.
+
+    Args:
+        on_change: called when the server says that its tools have changed.
+        skip: told name and reason of each tool that cannot be used.
+        log: told level and text of what the server logs.
+
+    Raises:
+        McpError: it does not speak the protocol.
+    """
+    _be_quiet()
+
+    async def heard(message: object) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            on_change()
+
+    async def logged(params: types.LoggingMessageNotificationParams) -> None:
+        data = params.data
+        log(params.level, shown(data if isinstance(data, str) else json.dumps(data, default=str), LOG_CHARS))
+
+    wire = _Wire(streams, skip)
+    client = types.Implementation(name="dsh", version=__version__)
+    async with AsyncExitStack() as stack:
+        session = await stack.enter_async_context(
+            ClientSession(dispatcher=wire, message_handler=heard, logging_callback=logged, client_info=client)
+        )
+        await _greet(session)
+        wire.version = session.protocol_version or LATEST_HANDSHAKE_VERSION
+        if wire.version in MODERN_PROTOCOL_VERSIONS:
+            await _follow(session, stack)
+        yield Connection(wire, session)
+
+
+async def _greet(session: ClientSession) -> None:
+    """The handshake that nearly all servers know; one that is too new for it is asked as it wants to be."""
+    try:
+        try:
+            await session.initialize()
+        except MCPError as error:
+            if error.code not in (types.UNSUPPORTED_PROTOCOL_VERSION, types.METHOD_NOT_FOUND):
+                raise
+            await session.discover()
+    except MCPError as error:
+        if error.code == types.CONNECTION_CLOSED:
+            raise McpError("it ended before it answered") from None
+        raise McpError(f"initialize failed: {_answered(error)}") from None
+    except ValidationError as error:
+        raise McpError(f"it answered initialize with something else: {_misfit(error)}") from None
+    except RuntimeError as error:
+        raise McpError(shown(str(error))) from None
+
+
+async def _follow(session: ClientSession, stack: AsyncExitStack) -> None:
+    """Ask a server of the newer protocol to tell of changes; one that will not is taken as it is."""
+    capabilities = session.server_capabilities
+    if capabilities is None or capabilities.tools is None or not capabilities.tools.list_changed:
+        return
+    with contextlib.suppress(MCPError, SubscriptionLost, TimeoutError):
+        async with asyncio.timeout(LISTEN_S):
+            await stack.enter_async_context(listen(session, tools_list_changed=True))
+
+
+def _listed(tool: types.Tool) -> Listed:
+    hints = tool.annotations
+    return Listed(
+        name=tool.name,
+        description=description_of(tool.description or tool.title or ""),
+        parameters=parameters_of(tool.input_schema),
+        output_schema=tool.output_schema,
+        is_read_only=hints is not None and hints.read_only_hint is True,
+    )
+
+
+def _answered(error: MCPError) -> str:
+    return f"{shown(error.message, LOG_CHARS)} (code {error.code})"
+
+
+def _misfit(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    place = ".".join(str(step) for step in first["loc"])
+    return shown(f"{place}: {first['msg']}" if place else first["msg"])
+
+
+def _be_quiet() -> None:
+    """The SDK tells its troubles to loggers of its own; where nobody listens they would land on stderr."""
+    for name in ("mcp", "client", "httpx2"):
+        logger = logging.getLogger(name)
+        if not logger.handlers:
+            logger.addHandler(logging.NullHandler())

@@ -1,0 +1,60 @@
+"""What servers answer, made ready for the SDK, whose models refuse a whole answer for one wrong piece.
+
+Pure functions over raw JSON. Each piece that the protocol knows stays as it is.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dsh.unicode import valid
+
+SHOWN_CHARS = 200
+"""Of a name, a reason or a line of noise."""
+
+
+def shown(text: str, limit: int = SHOWN_CHARS) -> str:
+    """A foreign text in one line without control characters, cut at a whole character."""
+    line = " ".join(valid(text).split())
+    line = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in line[: limit + 1])
+    return line if len(line) <= limit else f"{line[:limit]}…"
+
+
+def tools_page(
+    page: dict[str, Any], is_tool: Callable[[Any], str | None], skip: Callable[[str, str], None]
+) -> dict[str, Any]:
+    """A page of `tools/list` with the entries that are tools.
+
+    Args:
+        is_tool: says what is wrong with an entry, None where nothing is.
+        skip: is told name and reason of each that is left out.
+    """
+    listed = page.get("tools")
+    if not isinstance(listed, list):
+        return page
+    kept = []
+    for entry in listed:
+        reason = is_tool(entry)
+        if reason is None:
+            kept.append(entry)
+        else:
+            name = entry.get("name") if isinstance(entry, Mapping) else None
+            skip(shown(name) if isinstance(name, str) else "(no name)", shown(reason))
+    return {**page, "tools": kept}
+
+
+def call_result(result: dict[str, Any], is_block: Callable[[Any], bool]) -> dict[str, Any]:
+    """An answer to `tools/call` with a content of known blocks; what is none becomes a line of text."""
+    if result.get("resultType", "complete") not in ("complete", None):
+        return result
+    content = result.get("content")
+    if content is None:
+        content = []
+    if not isinstance(content, list):
+        return result
+    return {**result, "content": [block if is_block(block) else _left_out(block) for block in content]}
+
+
+def _left_out(block: Any) -> dict[str, Any]:
+    kind = block.get("type") if isinstance(block, Mapping) else None
+    named = f'of type "{shown(kind, 40)}" ' if isinstance(kind, str) else ""
+    return {"type": "text", "text": f"[content {named}left out: it is of no kind that is known here]"}
