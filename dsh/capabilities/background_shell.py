@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from dsh.capabilities.shell import SandboxReport, ShellDelta, ShellStatus
-from dsh.capabilities.subprocess import ExitStatus, ProcessHandle, SpawnError
+from dsh.capabilities.subprocess import Captured, ExitStatus, ProcessHandle, SpawnError
+from dsh.capabilities.terminal_text import shown, unfinished
 from dsh.kernel.task import retrieve
 
 
@@ -80,18 +81,22 @@ class BackgroundCommand:
         return asyncio.shield(self._over)
 
     def read_from(self, stdout: int, stderr: int) -> ShellDelta:
-        out, err = self._process.stdout.read_from(stdout), self._process.stderr.read_from(stderr)
-        text = out.text
-        if err.text:
-            text += f"\n[stderr]\n{err.text}" if text and not text.endswith("\n") else f"[stderr]\n{err.text}"
-        return ShellDelta(
-            text,
-            out.next_offset,
-            err.next_offset,
-            out.lossy or err.lossy,
-            out.spill_path,
-            err.spill_path,
-        )
+        out, next_out = self._piece(self._process.stdout.read_from(stdout))
+        err, next_err = self._piece(self._process.stderr.read_from(stderr))
+        text = shown(out)
+        if said := shown(err):
+            text += f"\n[stderr]\n{said}" if text and not text.endswith("\n") else f"[stderr]\n{said}"
+        is_lossy = out.lossy or err.lossy
+        return ShellDelta(text, next_out, next_err, is_lossy, out.spill_path, err.spill_path)
+
+    def _piece(self, captured: Captured) -> tuple[Captured, int]:
+        """What can be shown already: the start of an escape sequence waits for its rest."""
+        held = unfinished(captured.raw) if self._end is None else 0
+        if not held:
+            return captured, captured.next_offset
+        raw = captured.raw[:-held]
+        text = raw.decode("utf-8", "replace")
+        return msgspec.structs.replace(captured, raw=raw, text=text), captured.next_offset - held
 
     def kill(self) -> None:
         self._process.terminate()

@@ -15,6 +15,7 @@ from dsh.capabilities.background_shell import BackgroundCommand, Judge, no_judge
 from dsh.capabilities.bounds import Amount, TimerMs
 from dsh.capabilities.shell import ShellRequest, ShellResult, StreamText
 from dsh.capabilities.subprocess import Captured, Collect, SpawnError, SpawnSpec, Subprocess
+from dsh.capabilities.terminal_text import shown
 from dsh.kernel import CancelToken
 
 PLAIN_TERMINAL = {"NO_COLOR": "1", "TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat"}
@@ -157,4 +158,4 @@ def _timeout_ms(config: ShellConfig, asked: float | None) -> int:
 
 
 def _stream(captured: Captured) -> StreamText:
-    return StreamText(captured.text, captured.lossy, captured.spill_path)
+    return StreamText(shown(captured), captured.lossy, captured.spill_path)

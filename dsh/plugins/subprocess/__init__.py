@@ -11,6 +11,7 @@ import os
 import re
 import signal
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import msgspec
@@ -25,20 +26,38 @@ __all__ = ["Config", "apply", "provide"]
 
 provide = [SUBPROCESS]
 
-SECRET_NAME = re.compile(r"(?<!MON)KEY(?!BOARD)|PASSW|PASSPHRASE|SECRET|TOKEN|CREDENTIAL", re.IGNORECASE)
+SECRET_NAME = re.compile(
+    r"(?<!MON)KEY(?!BOARD)|PASSW|PASSPHRASE|SECRET|TOKEN|CREDENTIAL|_(?:PASS|PWD|PAT|AUTH)$", re.IGNORECASE
+)
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
-    """The row has no options."""
+    """Options of the `subprocess` row. Patterns are those of `fnmatch`, and heed upper and lower case."""
+
+    keep_env: list[str] = []
+    """Variables that commands see though their names look like a secret's. It does not show what `hideEnv`
+    names, the key of a model provider, or `DSH_*`.
+    """
+    hide_env: list[str] = []
+    """More variables that commands do not see."""
 
 
-def scrubbed(environ: Mapping[str, str], hidden: frozenset[str] = frozenset()) -> dict[str, str]:
+def scrubbed(
+    environ: Mapping[str, str], hidden: frozenset[str] = frozenset(), config: Config | None = None
+) -> dict[str, str]:
     """The environment a child may see: without secrets by name, without `DSH_*`."""
-    return {
-        name: value
-        for name, value in environ.items()
-        if not SECRET_NAME.search(name) and not name.upper().startswith("DSH_") and name not in hidden
-    }
+    config = config or Config()
+
+    def is_shown(name: str) -> bool:
+        if name in hidden or name.upper().startswith("DSH_") or _matches(name, config.hide_env):
+            return False
+        return not SECRET_NAME.search(name) or _matches(name, config.keep_env)
+
+    return {name: value for name, value in environ.items() if is_shown(name)}
+
+
+def _matches(name: str, patterns: list[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 class SubprocessService(Service):
@@ -46,8 +65,9 @@ class SubprocessService(Service):
 
     provide = SUBPROCESS
 
-    def __init__(self, ctx: Context) -> None:
+    def __init__(self, ctx: Context, config: Config) -> None:
         super().__init__(ctx)
+        self._config = config
         self._folder = SpillFolder()
         self._processes: set[Process] = set()
         self._hidden: dict[str, int] = {}
@@ -79,7 +99,9 @@ class SubprocessService(Service):
         return process
 
     def _environment(self, spec: SpawnSpec) -> dict[str, str]:
-        env = scrubbed(os.environ, frozenset(name for name, count in self._hidden.items() if count))
+        env = scrubbed(
+            os.environ, frozenset(name for name, count in self._hidden.items() if count), self._config
+        )
         for name, value in spec.env.items():
             if value is None:
                 env.pop(name, None)
@@ -109,4 +131,4 @@ def _hear_of_children() -> None:
 
 
 def apply(ctx: Context, config: Config) -> None:
-    SubprocessService(ctx)
+    SubprocessService(ctx, config)

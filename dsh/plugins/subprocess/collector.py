@@ -10,6 +10,7 @@ from collections import deque
 from pathlib import Path
 from typing import BinaryIO
 
+from dsh.capabilities import scratch
 from dsh.capabilities.subprocess import Captured, Collect
 
 SLACK_BYTES = 1 << 16
@@ -21,7 +22,10 @@ KEPT_BYTES = 1 << 30
 
 
 class SpillFolder:
-    """The private folder for streams that outgrew memory; made on first use, removed at the end."""
+    """The folder for streams that outgrew memory; made on first use, removed at the end.
+
+    It lies where confined commands may read (`dsh.capabilities.scratch`).
+    """
 
     def __init__(self, kept_bytes: int = KEPT_BYTES) -> None:
         self._path: Path | None = None
@@ -32,7 +36,7 @@ class SpillFolder:
     def open(self, stream: str) -> tuple[BinaryIO, Path]:
         """A new file for `stdout` or `stderr` that nobody else may read. Unbuffered."""
         if self._path is None or not self._path.is_dir():
-            self._path = Path(tempfile.mkdtemp(prefix=f"dsh-subprocess-{os.getpid()}-"))
+            self._path = Path(tempfile.mkdtemp(dir=scratch.shared_folder("subprocess")))
         self._count += 1
         name = f"dsh-subprocess-{os.getpid()}-{self._count}-{secrets.token_hex(6)}-{stream}.log"
         path = self._path / name
