@@ -1,15 +1,14 @@
 """Row `spill-local`: keeps texts that are too long for the model in private files.
 
 `<root>/session-<hash of the id>/<random>-<name>`, readable by nobody else. Without a `root` of the user's
-they lie in a temporary folder and go with their session, the folder with the program; that of a program that
-was killed goes with the next one that needs such a folder. In either place a session's files have a bound,
-and the oldest make room for new ones.
+they lie in the temporary folder of the program, where confined commands may read them too, and go with their
+session or with the program (`dsh.capabilities.scratch`). In either place a session's files have a bound, and
+the oldest make room for new ones.
 """
 
 import asyncio
 import contextlib
 import errno
-import fcntl
 import hashlib
 import os
 import re
@@ -20,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from dsh.capabilities import scratch
 from dsh.capabilities.bounds import Amount, NonEmpty
 from dsh.capabilities.spill import SPILL_STORE, Spilled
 from dsh.kernel import Context
@@ -37,40 +37,10 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
     """Options of the row."""
 
     root: NonEmpty | None = None
-    """Folder that keeps the files for good; unset: a temporary one, which goes with the program."""
+    """Folder that keeps the files for good; unset: a temporary one, which goes with the program. Confined
+    commands read it only where the sandbox lets them."""
     max_session_bytes: Amount = 256 * 1024 * 1024
     """What the files of one session may take; the oldest are deleted for newer ones."""
-
-
-PREFIX = "dsh-spill-"
-
-
-class _TemporaryFolder:
-    """A folder that is ours as long as this process holds the lock on it, which ends with the process."""
-
-    def __init__(self) -> None:
-        _sweep()
-        self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
-        self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        with contextlib.suppress(OSError):  # not every file system has locks; nothing is swept there either
-            fcntl.flock(self._lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-
-    def remove(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
-        os.close(self._lock)
-
-
-def _sweep() -> None:
-    """Remove the folders of this user that no process holds."""
-    for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with contextlib.suppress(OSError):
-            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.fstat(lock).st_uid == os.getuid():
-                    shutil.rmtree(path, ignore_errors=True)
-            finally:
-                os.close(lock)
 
 
 class LocalSpillStore:
@@ -78,7 +48,7 @@ class LocalSpillStore:
 
     def __init__(self, config: Config) -> None:
         self._root = Path(config.root).absolute() if config.root is not None else None
-        self._temporary: _TemporaryFolder | None = None
+        self._temporary: Path | None = None
         self._max_bytes = config.max_session_bytes
         self._sizes: dict[str, dict[Path, int]] = {}
         """Of each session's files, oldest first; those that are being written included."""
@@ -120,25 +90,21 @@ class LocalSpillStore:
     def _place(self) -> Path:
         if self._root is not None:
             return self._root
-        if self._temporary is None or not self._temporary.path.is_dir():
-            self._drop()
-            self._temporary = _TemporaryFolder()
-        return self._temporary.path
+        if self._temporary is None or not self._temporary.is_dir():
+            self._temporary = Path(tempfile.mkdtemp(prefix="dsh-spill-", dir=scratch.shared_folder("spill")))
+        return self._temporary
 
     def ended(self, session: Session) -> None:
         """The session is over: its temporary files go."""
         self._sizes.pop(session.id, None)
         if self._temporary is not None:
-            shutil.rmtree(self._temporary.path / _folder_name(session.id), ignore_errors=True)
+            shutil.rmtree(self._temporary / _folder_name(session.id), ignore_errors=True)
 
     def remove(self) -> None:
         """The program is over, or the row: all temporary files go."""
         self._sizes.clear()
-        self._drop()
-
-    def _drop(self) -> None:
         if self._temporary is not None:
-            self._temporary.remove()
+            shutil.rmtree(self._temporary, ignore_errors=True)
             self._temporary = None
 
 

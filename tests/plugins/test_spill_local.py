@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from dsh.capabilities import scratch
 from dsh.capabilities.spill import SPILL_STORE, Spilled, SpillStore
 from dsh.errors import CompositionError
 from dsh.kernel import Context, Fiber
@@ -94,6 +95,27 @@ async def test_the_files_of_a_session_go_with_it_and_those_of_others_stay() -> N
 
 
 @aio
+async def test_the_texts_of_two_programs_in_one_process_go_with_their_own() -> None:
+    (ctx, store), (other, theirs) = await mounted(), await mounted()
+    path, stays = [Path((await kept(one, "x")).locator) for one in (store, theirs)]
+
+    await ctx.dispose()
+
+    assert not path.exists()
+    assert stays.read_text() == "x"
+    await other.dispose()
+
+
+@aio
+async def test_confined_commands_of_every_session_may_read_what_is_kept() -> None:
+    ctx, store = await mounted()
+    path = Path((await kept(store, "x")).locator)
+
+    assert path.is_relative_to(scratch.shared_folder("spill"))
+    await ctx.dispose()
+
+
+@aio
 async def test_the_temporary_folder_goes_at_the_end() -> None:
     ctx, store = await mounted()
     path = Path((await kept(store, "x")).locator)
@@ -122,9 +144,9 @@ def open_files() -> int:
 
 @aio
 async def test_a_temporary_folder_that_was_cleaned_away_is_made_anew() -> None:
-    held = open_files()
     ctx, store = await mounted()
     path = Path((await kept(store, "x")).locator)
+    held = open_files()
     path.unlink()
     path.parent.rmdir()
     path.parent.parent.rmdir()
@@ -134,20 +156,6 @@ async def test_a_temporary_folder_that_was_cleaned_away_is_made_anew() -> None:
     assert stat.S_IMODE(again.parent.parent.stat().st_mode) == 0o700
     await ctx.dispose()
     assert open_files() == held
-
-
-@aio
-async def test_a_folder_that_is_somebody_elses_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    theirs = tmp_path / "dsh-spill-theirs"
-    theirs.mkdir()
-    for uid, stays in ((os.getuid() + 1, True), (os.getuid(), False)):
-        with monkeypatch.context() as me:
-            me.setattr("os.getuid", lambda uid=uid: uid)
-            ctx, store = await mounted()
-            await kept(store, "x")
-        assert theirs.exists() is stays
-        await ctx.dispose()
 
 
 @aio
@@ -268,11 +276,12 @@ async def test_wrong_options_are_refused_at_the_load(config: dict[str, Any]) -> 
     await ctx.dispose()
 
 
-KILLED = """
+KEEPING = """
 import asyncio, os, signal, sys
 from dsh.kernel import Context
 from dsh.plugins import spill_local
 from dsh.session.store import SessionStore
+from dsh.capabilities import scratch
 from dsh.capabilities.spill import SPILL_STORE
 
 async def main():
@@ -283,40 +292,37 @@ async def main():
     kept = await store.save(store.locate("s", "t.txt"), "s", "words")
     print(kept.locator, flush=True)
     sys.stdin.read()
-    os.kill(os.getpid(), signal.SIGKILL)
+    if "killed" in sys.argv:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 asyncio.run(main())
 """
 
 
-@aio
-async def test_the_folder_of_a_killed_process_goes_with_the_next_and_that_of_a_live_one_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    other = subprocess.Popen(
-        [sys.executable, "-c", KILLED],
-        env={**os.environ, "TMPDIR": str(tmp_path)},
+def keeping(folder: Path, *words: str) -> tuple["subprocess.Popen[str]", Path]:
+    """A program that keeps a text until its input ends, and where the text is."""
+    program = subprocess.Popen(
+        [sys.executable, "-c", KEEPING, *words],
+        env={**os.environ, "TMPDIR": str(folder)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
-    assert other.stdout is not None
-    theirs = Path(other.stdout.readline().strip())
-    foreign = tmp_path / "dsh-spill-link"
-    foreign.symlink_to(tmp_path)
+    assert program.stdout is not None
+    return program, Path(program.stdout.readline().strip())
 
-    ctx, store = await mounted()
-    ours = Path((await kept(store, "x")).locator)
-    assert theirs.read_text() == "words"
 
-    other.communicate()
-    again, more = await mounted()
-    await kept(more, "y")
+def test_what_a_killed_program_kept_goes_with_the_next_and_that_of_a_live_one_stays(tmp_path: Path) -> None:
+    live, stays = keeping(tmp_path)
+    killed, goes = keeping(tmp_path, "killed")
+    assert goes.read_text() == "words"
+    killed.communicate()
+    assert goes.exists()
 
-    assert not theirs.parent.parent.exists()
-    assert ours.read_text() == "x"
-    assert foreign.is_symlink()
-    for one in (ctx, again):
-        await one.dispose()
-    assert not ours.exists()
+    following, own = keeping(tmp_path)
+
+    assert not goes.exists()
+    assert (stays.read_text(), own.read_text()) == ("words", "words")
+    for program in (live, following):
+        program.communicate()
+    assert list(tmp_path.iterdir()) == []

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dsh.unicode import valid
 
 SAME = "<directory>"
-_SPILLED = re.compile(r"[^\s'\"\]\)]*/dsh-(?:subprocess|spill)-[^\s'\"\]\)]*")
+_SPILLED = re.compile(r"[^\s'\"\]\)]*/dsh-(?:tmp|subprocess|spill)-[^\s'\"\]\)]*")
 
 
 def moves(recorded: str | None, directory: str | None) -> Callable[[str], str] | None:

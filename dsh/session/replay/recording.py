@@ -19,6 +19,8 @@ GIVEN = frozenset({"permission/preset", "sandbox/mode", "approval/policy"})
 """What a new session's log begins with: settings of the place where it ran."""
 TITLES = frozenset({"session/title", "session/title-llm-request"})
 """Written beside the turns, whenever their answer comes: their place in the log says nothing."""
+SEARCHES = frozenset({"web/deepseek-search-llm-request"})
+"""Written by a tool while it is at work, beside other tools; a recorded tool searches nothing."""
 SPLICED = "agent/inbox/spliced"
 _REPAIRED = frozenset({"TOOL_OUTCOME_UNKNOWN", "TOOL_NOT_STARTED"})
 
@@ -80,7 +82,7 @@ class Recording:
 
 def is_compared(event: SessionEvent) -> bool:
     """Whether a replay has to make this event again, in its place."""
-    return not event.ignorable and event.type not in TITLES
+    return not event.ignorable and event.type not in TITLES and event.type not in SEARCHES
 
 
 def _lives(recording: Recording) -> Iterable[Life]:
