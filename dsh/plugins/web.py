@@ -156,8 +156,8 @@ def _chosen(providers: Mapping[str, P], configured: str | None, use: str) -> P:
 def _missing(configured: str, use: str, known: list[str]) -> WebError:
     return WebError(
         "WEB_PROVIDER_CONFIGURED_MISSING",
-        f"the configured web {use} provider {configured!r} is registered by no row; "
-        f"there {'are' if known else 'is'} {', '.join(known) or 'none'}",
+        f"no row registers the configured web {use} provider {configured!r} "
+        f"(registered: {', '.join(known) or 'none'})",
     )
 
 
