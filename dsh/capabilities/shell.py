@@ -63,6 +63,8 @@ class ShellResult(msgspec.Struct, frozen=True, kw_only=True):
     """Processes of the command live on in the background."""
     detached: bool = False
     """A process that the command moved to a session of its own lives on; nobody will end it."""
+    ended_children: bool = False
+    """The command left processes in the background, and the sandbox has ended them with it."""
 
 
 ShellStatus = Literal["running", "completed", "killed", "failed"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dsh.plugins import tool_bash
+from dsh.plugins.tool_bash.result import BACKGROUND_NOTE, DETACHED_NOTE
 from dsh.testing.workspace import Finished, Workspace, finish, log_rows
 from tests.e2e.model import Model
 from tests.e2e.reply import text
@@ -98,7 +98,7 @@ def test_text_that_is_no_text_reaches_the_model_as_valid_unicode(
     )
 
     assert (done.code, done.stdout) == (0, "done\n")
-    assert seen[:3] == ["caf\ufffd\n", "\x1b[31mred\x1b[0m\r50%\n", "a\0b"]
+    assert seen[:3] == ["caf\ufffd\n", "50%\n", "a␀b"]
     assert seen[4] == "\ufffd\n"
 
 
@@ -159,7 +159,7 @@ def test_what_a_command_leaves_behind_is_told_and_ended_with_the_run(
         bash("echo later calls work"),
     )
 
-    note, detached = tool_bash.BACKGROUND_NOTE, tool_bash.DETACHED_NOTE
+    note, detached = BACKGROUND_NOTE, DETACHED_NOTE
     assert seen == [
         f"(no output)\n{note}",
         f"(no output)\n{note}",

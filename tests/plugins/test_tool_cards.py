@@ -9,6 +9,7 @@ import pytest
 
 from dsh.plugins import bash_local, shell_env, subprocess, tool_bash, tool_fs_search
 from dsh.plugins.tool_bash.card import result as bash_result
+from dsh.plugins.tool_bash.result import UNKILLABLE_NOTE
 from dsh.plugins.tool_fs.card import read_result
 from dsh.tools.arguments import parse_arguments
 from dsh.tools.execution import ToolCall
@@ -127,14 +128,14 @@ def said(text: str, *, is_error: bool = False) -> Outcome:
 
 
 def test_a_command_that_has_not_ended_has_no_exit_code() -> None:
-    note = tool_bash.UNKILLABLE_NOTE
+    note = UNKILLABLE_NOTE
     text = f"out\n{note}\n[timed out after 10ms]"
 
     assert bash_result({}, said(text), has_no_end=note) == TerminalResult(output=text)
 
 
 def test_a_job_that_was_left_behind_and_a_failed_call_have_no_card() -> None:
-    note = tool_bash.UNKILLABLE_NOTE
+    note = UNKILLABLE_NOTE
 
     assert bash_result({"run_in_background": True}, said("started"), has_no_end=note) is None
     assert bash_result({}, said("Error: no", is_error=True), has_no_end=note) is None

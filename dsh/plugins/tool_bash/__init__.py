@@ -1,7 +1,6 @@
 """Row `tool-bash`: the tool `bash` over the shell service.
 
-A non-zero exit is an ordinary result. The markers that tell how the command ended are its last lines;
-they are protocol: displays and policies parse them (`spec/capabilities-core.md` §14).
+A non-zero exit is an ordinary result (`spec/capabilities-core.md` §14).
 """
 
 import math
@@ -12,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dsh.agent.guidance import explain_tool
-from dsh.capabilities.retention import tail
+from dsh.capabilities.jobs import JOBS, JobError
 from dsh.capabilities.sandbox import SANDBOX_POLICY, SandboxPolicy
-from dsh.capabilities.shell import SHELL, Shell, ShellRequest, ShellResult, StreamText
+from dsh.capabilities.shell import SHELL, Shell, ShellRequest
 from dsh.capabilities.shell_env import SHELL_ENV
 from dsh.errors import CompositionError
 from dsh.kernel import Context
+from dsh.plugins.tool_bash.result import SCHEMA, UNKILLABLE_NOTE, background_value, foreground_value, render
 from dsh.tools.definition import Args, ToolDefinition, ToolOutput
 from dsh.tools.error import AbortError, ToolError
 from dsh.tools.escalation import Escalation
@@ -42,48 +42,27 @@ DESCRIPTION = (
     "terminal and standard input is empty, so commands that would ask must be told the answer by flags. "
     "Output over the limit is cut to its end. Prefer `read`, `edit`, `glob` and `grep` for files."
 )
-BACKGROUND_NOTE = (
-    "[processes of this command still run in the background; what they print is no longer shown, and they "
-    "are ended with the run]"
-)
-DETACHED_NOTE = "[a process that this command detached still runs; it is not ended with the run]"
-TAIL_BYTES = 24_000
-"""Shown of a stream that was cut and is whole in a file: two of them fit into one result of 50,000 bytes."""
-UNKILLABLE_NOTE = "[the command was killed but has not ended: the system does not let go of it]"
-
-_STREAM = {
-    "type": "object",
-    "required": True,
-    "additionalProperties": False,
-    "properties": {
-        "text": {"type": "string", "required": True},
-        "truncated": {"type": "boolean", "required": True},
-        "spillPath": {"type": "string"},
+_PARAMETERS: Mapping[str, Mapping[str, Any]] = {
+    "command": {"type": "string", "required": True, "description": "The command line for bash."},
+    "description": {
+        "type": "string",
+        "description": "What the command does, in five to ten words, for whoever watches.",
+    },
+    "timeoutMs": {
+        "type": "number",
+        "description": "Stop the command after so many milliseconds. There is a default and a cap.",
+    },
+    "workdir": {
+        "type": "string",
+        "description": "Directory to run in, absolute or relative to the working directory.",
     },
 }
-_VALUE = {
-    "type": "object",
-    "additionalProperties": False,
-    "properties": {
-        "kind": {"type": "string", "enum": ["foreground"], "required": True},
-        "exitCode": {"type": "json", "required": True},
-        "signal": {"type": "json", "required": True},
-        "timedOut": {"type": "boolean", "required": True},
-        "aborted": {"type": "boolean", "required": True},
-        "timeoutMs": {"type": "number", "required": True},
-        "stdout": _STREAM,
-        "stderr": _STREAM,
-        "leftRunning": {"type": "boolean", "required": True},
-        "detached": {"type": "boolean", "required": True},
-        "sandbox": {
-            "type": "object",
-            "additionalProperties": False,
-            "properties": {
-                "mode": {"type": "string", "required": True},
-                "denied": {"type": "boolean", "required": True},
-            },
-        },
-    },
+_RUN_IN_BACKGROUND: Mapping[str, Any] = {
+    "type": "boolean",
+    "description": (
+        "Start the command as a background job and return its id at once; it has no time limit. Read it with "
+        "`job_output`. For servers and long builds, instead of `&`."
+    ),
 }
 
 
@@ -102,30 +81,18 @@ class Bash:
     def __init__(self, ctx: Context, shell: Shell, *, background: bool = True) -> None:
         self._ctx = ctx
         self._shell = shell
-        self._no_background = "nothing here holds background jobs" if background else "it is switched off"
+        self._has_background = background
         self._escalation = Escalation("command", shell.sandbox_mode is not None)
 
-    def definition(self) -> ToolDefinition:
-        parameters: dict[str, Mapping[str, Any]] = {
-            "command": {"type": "string", "required": True, "description": "The command line for bash."},
-            "description": {
-                "type": "string",
-                "description": "What the command does, in five to ten words, for whoever watches.",
-            },
-            "timeoutMs": {
-                "type": "number",
-                "description": "Stop the command after so many milliseconds. There is a default and a cap.",
-            },
-            "workdir": {
-                "type": "string",
-                "description": "Directory to run in, absolute or relative to the working directory.",
-            },
-        }
+    def definition(self, *, has_jobs: bool) -> ToolDefinition:
+        parameters = dict(_PARAMETERS)
+        if has_jobs and self._has_background:
+            parameters["run_in_background"] = _RUN_IN_BACKGROUND
         return typed_tool(
             name="bash",
             description=self._escalation.description(DESCRIPTION),
             parameters=self._escalation.parameters(parameters),
-            output=ToolOutput(_VALUE, self.render),
+            output=ToolOutput(SCHEMA, self.render),
             execute=self.execute,
             timeout_ms=None,
             present_call=_call_card,
@@ -142,24 +109,38 @@ class Bash:
         if timeout_ms is not None and not (timeout_ms > 0 and math.isfinite(timeout_ms)):
             raise ToolError(f"timeoutMs must be a positive number, got {timeout_ms}")
         policy = await self._escalation.policy_of(self._ctx, execution, args)
-        if args.get("run_in_background") is True:
-            raise ToolError(
-                f"run_in_background is not available: {self._no_background}; "
-                "leave it out, and bound the command by timeoutMs"
-            )
-        result = await self._shell.run(
-            ShellRequest(
-                command=args["command"],
-                workdir=self._workdir(args.get("workdir"), execution, policy),
-                timeout_ms=timeout_ms,
-                dsh_env=self._ctx.use(SHELL_ENV).collect(execution.session),
-                sandbox_policy=policy,
-                signal=execution.signal,
-            )
+        request = ShellRequest(
+            command=args["command"],
+            workdir=self._workdir(args.get("workdir"), execution, policy),
+            timeout_ms=timeout_ms,
+            dsh_env=self._ctx.use(SHELL_ENV).collect(execution.session),
+            sandbox_policy=policy,
+            signal=execution.signal,
         )
+        if args.get("run_in_background") is True:
+            return await self._start(request, execution)
+        result = await self._shell.run(request)
         if result.aborted:
             raise AbortError(started=True)
-        return _value(result)
+        return foreground_value(result)
+
+    async def _start(self, request: ShellRequest, execution: ToolExecution) -> dict[str, Any]:
+        jobs = self._ctx.get(JOBS)
+        if jobs is None or not self._has_background:
+            why = "nothing here holds background jobs" if self._has_background else "it is switched off"
+            raise ToolError(
+                f"run_in_background is not available: {why}; leave it out, and bound the command by timeoutMs"
+            )
+        if execution.signal.cancelled:
+            raise AbortError(started=False)
+        from dsh.plugins.tool_bash.background import start_job
+
+        request = msgspec.structs.replace(request, timeout_ms=None, signal=None)
+        try:
+            job = await start_job(jobs, self._shell, request, execution.agent, self._escalation)
+        except JobError as error:
+            raise ToolError(error.message) from error
+        return background_value(job.id)
 
     @staticmethod
     def _workdir(asked: str | None, execution: ToolExecution, policy: SandboxPolicy | None) -> str | None:
@@ -175,28 +156,7 @@ class Bash:
         return path
 
     def render(self, args: Args, value: Mapping[str, Any]) -> str:
-        """What the model sees: the output, then a marker for each thing that was out of the ordinary."""
-        text = _shown(value["stdout"])
-        if stderr := _shown(value["stderr"]):
-            text = _on_new_line(text, f"[stderr]\n{stderr}")
-        text = text or "(no output)"
-        sandbox = value.get("sandbox")
-        if sandbox is not None and sandbox["denied"]:
-            text = _on_new_line(text, self._escalation.denial(sandbox["mode"]))
-        is_over = value["exitCode"] is not None or value["signal"] is not None
-        if not is_over:
-            text = _on_new_line(text, UNKILLABLE_NOTE)
-        elif value["leftRunning"]:
-            text = _on_new_line(text, BACKGROUND_NOTE)
-        if value["detached"]:
-            text = _on_new_line(text, DETACHED_NOTE)
-        if value["timedOut"]:
-            text = _on_new_line(text, f"[timed out after {value['timeoutMs']}ms]")
-        if value["signal"] is not None:
-            text = _on_new_line(text, f"[killed by signal: {value['signal']}]")
-        elif value["exitCode"]:
-            text = _on_new_line(text, f"[exit code: {value['exitCode']}]")
-        return text
+        return render(value, self._escalation)
 
 
 def _call_card(args: Args) -> "CallCard":
@@ -211,44 +171,6 @@ def _result_card(args: Args, outcome: "Outcome") -> "ResultCard | None":
     return card.result(args, outcome, has_no_end=UNKILLABLE_NOTE)
 
 
-def _value(result: ShellResult) -> dict[str, Any]:
-    value: dict[str, Any] = {
-        "kind": "foreground",
-        "exitCode": result.exit_code,
-        "signal": result.signal,
-        "timedOut": result.timed_out,
-        "aborted": result.aborted,
-        "timeoutMs": result.timeout_ms,
-        "stdout": _stream_value(result.stdout),
-        "stderr": _stream_value(result.stderr),
-        "leftRunning": result.left_running,
-        "detached": result.detached,
-    }
-    if result.sandbox is not None:
-        value["sandbox"] = {"mode": result.sandbox.mode, "denied": result.sandbox.denied}
-    return value
-
-
-def _stream_value(stream: StreamText) -> dict[str, Any]:
-    value: dict[str, Any] = {"text": stream.text, "truncated": stream.truncated}
-    return value | ({"spillPath": stream.spill_path} if stream.spill_path else {})
-
-
-def _shown(stream: Mapping[str, Any]) -> str:
-    text: str = stream["text"]
-    if not stream["truncated"]:
-        return text
-    path = stream.get("spillPath")
-    if path is not None:
-        kept = tail(text, TAIL_BYTES)
-        text = kept.head + kept.tail
-    return _on_new_line(text, f"[output truncated; full output: {path or '(unavailable)'}]")
-
-
-def _on_new_line(text: str, line: str) -> str:
-    return text + ("" if not text or text.endswith("\n") else "\n") + line
-
-
 def apply(ctx: Context, config: Config) -> None:
     shell = ctx.use(SHELL)
     if shell.sandbox_mode is not None and ctx.get(SANDBOX_POLICY) is None:
@@ -256,5 +178,22 @@ def apply(ctx: Context, config: Config) -> None:
             "row tool-bash: the shell confines but no row provides sandboxPolicy",
             hint="mount the sandbox-policy row, or bash-local in place of bash-sandbox",
         )
-    ctx.use(TOOLS).register(Bash(ctx, shell, background=config.enable_run_in_background).definition())
+    bash = Bash(ctx, shell, background=config.enable_run_in_background)
+    tools = ctx.use(TOOLS)
+    registered = tools.register(bash.definition(has_jobs=False))
+
+    def offer_background(inner: Context) -> None:
+        nonlocal registered
+        registered()
+        registered = tools.register(bash.definition(has_jobs=True))
+        inner.effect(lambda: withdraw_background, "run_in_background of bash")
+
+    def withdraw_background() -> None:
+        nonlocal registered
+        registered()
+        if ctx.fiber.is_active:
+            registered = tools.register(bash.definition(has_jobs=False))
+
+    if config.enable_run_in_background:
+        ctx.inject([JOBS], offer_background)
     explain_tool(ctx, "bash", SECTION_ORDER, SECTION)
