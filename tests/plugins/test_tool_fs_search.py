@@ -3,10 +3,7 @@
 import asyncio
 import json
 import os
-import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,46 +14,13 @@ from dsh.kernel import CancelToken, ValidationError
 from dsh.plugins import subprocess, tool_fs_search
 from dsh.plugins.tool_fs_search.config import Config
 from dsh.plugins.tool_fs_search.error import SearchError
-from dsh.plugins.tool_fs_search.glob import glob_tool
-from dsh.plugins.tool_fs_search.grep import cut_line, grep_tool, parse_matches
+from dsh.plugins.tool_fs_search.matches import cut_line, parse_matches
 from dsh.plugins.tool_fs_search.program import FALLBACK_NOTE, Program, SearchProgram, find_program, judged
 from dsh.tools.execution import ToolSuccess
 from dsh.tools.registry import TOOLS
 from tests.aio import aio
-from tests.plugins.files import Kit, mounted
-
-FALLBACK = find_program(path="", interpreter="/nonexistent/python").argv[1:]
-PROGRAMS = {"rg": find_program(), "fallback": Program((sys.executable, *FALLBACK), is_fallback=True)}
-both = pytest.mark.parametrize("kind", PROGRAMS)
-
-
-@asynccontextmanager
-async def searching(workspace: Path, kind: str = "rg", **config: Any) -> AsyncIterator[Kit]:
-    """`glob` and `grep` over one of the programs."""
-    async with mounted(workspace, ((subprocess, {}),)) as kit:
-        options = Config(**({"sample_over_cap_glob_results": False} | config))
-        processes, registry = kit.ctx.get(SUBPROCESS), kit.ctx.get(TOOLS)
-        assert processes is not None
-        assert registry is not None
-        search = SearchProgram(processes, options, PROGRAMS[kind])
-        registry.register(glob_tool(search, options))
-        registry.register(grep_tool(search, options))
-        yield kit
-
-
-def plant(root: Path, **files: str | bytes) -> None:
-    """Files by path (`__` for `/`, `_dot_` for `.`), each newer than the one before."""
-    for age, (name, content) in enumerate(files.items()):
-        path = root / name.replace("__", "/").replace("_dot_", ".")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        os.utime(path, ns=(age * 10**9, age * 10**9))
-
-
-async def found(kit: Kit, kind: str, tool: str, **arguments: Any) -> str:
-    """The result's text without the note that names the stand-in."""
-    text = await kit.text(tool, **arguments)
-    return text.removesuffix(f"\n\n({FALLBACK_NOTE})") if kind == "fallback" else text
+from tests.plugins.files import mounted
+from tests.plugins.searching import both, found, plant, searching
 
 
 @both
@@ -258,10 +222,10 @@ async def test_over_the_cap_the_head_is_shown_and_the_rest_counted(tmp_path: Pat
         globbed, grepped = await kit.text("glob", pattern="*"), await kit.text("grep", pattern="x")
         globbed_meta, grepped_meta = await kit.meta("glob", pattern="*"), await kit.meta("grep", pattern="x")
 
-    lost = "The full list could not be saved; narrow the pattern or the path to see the rest."
-    assert globbed == f"f4\nf3\n\n(Showing 2 of 5 paths. {lost})"
+    lost = "The full list could not be saved; narrow the pattern or the path."
+    assert globbed == f"f4\nf3\n\n(Showing 2 of 5 paths. Use offset=2 to see more. {lost})"
     assert grepped.startswith("Found 3 of 5 matches\n\nf0\nLine 1: x\n\nf1\n")
-    assert grepped.endswith(f"f2\nLine 1: x\n\n(Showing 3 of 5 matches. {lost})")
+    assert grepped.endswith(f"f2\nLine 1: x\n\n(Showing 3 of 5 matches. Use offset=3 to see more. {lost})")
     assert globbed_meta == {"shape": "paths", "paths": ("f4", "f3"), "truncated": True, "total": 5}
     assert grepped_meta["total"] == 5
     assert grepped_meta["truncated"] is True
@@ -368,7 +332,7 @@ def test_records_other_than_matches_are_passed_over() -> None:
 
     found = parse_matches(b'{"type":"begin","data":{}}\n' + json.dumps(good).encode() + b"\n", "/")
 
-    assert found == [{"path": "a", "lineNumber": 7, "line": "x"}]
+    assert found == ([{"path": "a", "lineNumber": 7, "line": "x"}], [])
 
 
 def test_a_long_line_is_cut_on_a_character() -> None:

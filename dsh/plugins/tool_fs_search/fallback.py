@@ -11,6 +11,7 @@ import json
 import os
 import re
 import sys
+from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -29,12 +30,13 @@ class Globs:
         ]
         self._has_positive = any(not negated for negated, _ in self._rules)
 
-    def admits_file(self, path: str) -> bool:
+    def of_file(self, path: str) -> bool | None:
+        """Whether they name or leave out a file; None where other rules decide."""
         decided = self._decision(path)
-        return not self._has_positive if decided is None else decided
+        return False if decided is None and self._has_positive else decided
 
-    def admits_folder(self, path: str) -> bool:
-        return self._decision(path + "/") is not False
+    def of_folder(self, path: str) -> bool | None:
+        return self._decision(path + "/")
 
     def _decision(self, path: str) -> bool | None:
         for negated, spec in reversed(self._rules):
@@ -84,18 +86,23 @@ class Walk:
             return
         rules = above if self._ignored else [*above, *self._rules_of(folder)]
         for entry in entries:
-            if not self._hidden and entry.name.startswith("."):
-                continue
             path = os.path.join(folder, entry.name)
             name = os.path.normpath(path)
             if entry.is_dir(follow_symlinks=False):
-                if self._globs.admits_folder(name) and not _is_ignored(path + "/", rules):
+                if self._admits(self._globs.of_folder(name), entry.name, path + "/", rules):
                     yield from self._below(path, rules)
-            elif entry.is_file(follow_symlinks=False) and self._admits(name, path, rules):
+            elif not entry.is_file(follow_symlinks=False):
+                continue
+            elif self._admits(self._globs.of_file(name), entry.name, path, rules):
                 yield path
 
-    def _admits(self, name: str, path: str, rules: list[tuple[str, GitIgnoreSpec]]) -> bool:
-        return self._globs.admits_file(name) and not _is_ignored(path, rules)
+    def _admits(
+        self, decided: bool | None, name: str, path: str, rules: list[tuple[str, GitIgnoreSpec]]
+    ) -> bool:
+        """A glob outweighs the rules for hidden and ignored files."""
+        if decided is not None:
+            return decided
+        return (self._hidden or not name.startswith(".")) and not _is_ignored(path, rules)
 
     def _rules_above(self, root: str) -> Iterator[tuple[str, GitIgnoreSpec]]:
         """The ignore files of the folders above, up to the top of the repository."""
@@ -134,19 +141,57 @@ def _is_ignored(path: str, rules: list[tuple[str, GitIgnoreSpec]]) -> bool:
     return False
 
 
-def search(path: str, pattern: "re.Pattern[str]") -> Iterator[dict[str, Any]]:
-    """A match record for each line of a text file that matches."""
+def search(path: str, pattern: "re.Pattern[str]", reach: int = 0) -> Iterator[tuple[str, dict[str, Any]]]:
+    """A record for each line of a text file that matches, and for `reach` lines on each side of it."""
     with open(path, "rb") as file:
         if b"\0" in file.read(BINARY_SAMPLE_BYTES):
             return
         file.seek(0)
-        found = []
-        for number, raw in enumerate(file, 1):
-            if b"\0" in raw:
-                return
-            if pattern.search(raw.rstrip(b"\r\n").decode("utf-8", "surrogateescape")):
-                found.append({"path": _text(os.fsencode(path)), "lines": _text(raw), "line_number": number})
-    yield from found
+        lines = file.readlines()
+    if any(b"\0" in raw for raw in lines):
+        return
+    found = list(
+        _over_lines(lines, pattern) if pattern.flags & re.MULTILINE else _line_by_line(lines, pattern)
+    )
+    matched = {number for first, last in found for number in range(first, last + 1)}
+    near = {
+        number
+        for first, last in found
+        for number in (*range(first - reach, first), *range(last + 1, last + reach + 1))
+    }
+    records = [("match", first, last) for first, last in found]
+    records += [("context", number, number) for number in near - matched if 0 <= number < len(lines)]
+    for kind, first, last in sorted(records, key=lambda record: record[1]):
+        text = _text(b"".join(lines[first : last + 1]))
+        yield kind, {"path": _text(os.fsencode(path)), "lines": text, "line_number": first + 1}
+
+
+def _line_by_line(lines: list[bytes], pattern: "re.Pattern[str]") -> Iterator[tuple[int, int]]:
+    """First and last line of each match, counted from 0."""
+    for number, raw in enumerate(lines):
+        if pattern.search(raw.rstrip(b"\r\n").decode("utf-8", "surrogateescape")):
+            yield number, number
+
+
+def _over_lines(lines: list[bytes], pattern: "re.Pattern[str]") -> Iterator[tuple[int, int]]:
+    """The same where a match may go over several lines; those that touch are one."""
+    decoded = [raw.decode("utf-8", "surrogateescape") for raw in lines]
+    starts = [0, *itertools.accumulate(len(line) for line in decoded)]
+    open_match: tuple[int, int] | None = None
+    for found in pattern.finditer("".join(decoded)):
+        first = min(bisect_right(starts, found.start()) - 1, len(lines) - 1)
+        last = max(first, bisect_right(starts, max(found.end() - 1, found.start())) - 1)
+        last = min(last, len(lines) - 1)
+        if first < 0:
+            return
+        if open_match is not None and first <= open_match[1]:
+            open_match = open_match[0], max(last, open_match[1])
+            continue
+        if open_match is not None:
+            yield open_match
+        open_match = first, last
+    if open_match is not None:
+        yield open_match
 
 
 def _text(raw: bytes) -> dict[str, str]:
@@ -161,6 +206,15 @@ def fail(message: str) -> NoReturn:
     raise SystemExit(2)
 
 
+def _value_of(options: list[str], name: str) -> str | None:
+    return next((text.removeprefix(name) for text in options if text.startswith(name)), None)
+
+
+def _flags(options: list[str]) -> int:
+    case = re.IGNORECASE if "--ignore-case" in options else 0
+    return case | (re.MULTILINE if "--multiline" in options else 0)
+
+
 def main(argv: list[str]) -> int:
     options, root = argv[: argv.index("--")], argv[-1]
     globs = Globs([text.removeprefix("--glob=") for text in options if text.startswith("--glob=")])
@@ -171,16 +225,17 @@ def main(argv: list[str]) -> int:
             count += 1
             sys.stdout.buffer.write(os.fsencode(path) + b"\0")
     else:
-        expression = next(text for text in options if text.startswith("--regexp=")).removeprefix("--regexp=")
+        expression = _value_of(options, "--regexp=") or ""
         try:
-            pattern = re.compile(expression)
+            pattern = re.compile(expression, _flags(options))
         except re.error as error:
             fail(f"regex parse error: {error}")
+        reach = int(_value_of(options, "--context=") or 0)
         for path in walk.files(root):
             try:
-                for match in search(path, pattern):
+                for kind, data in search(path, pattern, reach):
                     count += 1
-                    sys.stdout.buffer.write(json.dumps({"type": "match", "data": match}).encode() + b"\n")
+                    sys.stdout.buffer.write(json.dumps({"type": kind, "data": data}).encode() + b"\n")
             except OSError as error:
                 walk.report(path, error)
     return 2 if walk.problems else int(count == 0)

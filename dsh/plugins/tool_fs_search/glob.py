@@ -5,10 +5,14 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from dsh.kernel import Context
 from dsh.plugins.tool_fs_search.config import Config
-from dsh.plugins.tool_fs_search.page import LOST, longest_fitting, sampled, with_notes
+from dsh.plugins.tool_fs_search.hidden import hidden_below, policy_of
+from dsh.plugins.tool_fs_search.options import coverage, named_beyond, page_of, parameters
+from dsh.plugins.tool_fs_search.page import LOST, cut_note, longest_fitting, paging, sampled, with_notes
 from dsh.plugins.tool_fs_search.place import require_text, search_root, shown_path, working_directory
 from dsh.plugins.tool_fs_search.program import SearchProgram
+from dsh.plugins.tool_fs_search.saving import Listing
 from dsh.tools.definition import Args, ToolDefinition, ToolOutput
 from dsh.tools.error import ToolError
 from dsh.tools.execution import ToolExecution
@@ -16,8 +20,6 @@ from dsh.tools.typed import typed_tool
 
 if TYPE_CHECKING:
     from dsh.tools.presentation import CallCard, Outcome, ResultCard
-
-VERSION_CONTROL = (".git", ".svn", ".hg", ".bzr", ".jj", ".sl")
 
 _VALUE = {
     "type": "object",
@@ -30,13 +32,12 @@ _VALUE = {
 }
 
 
-def glob_arguments(pattern: str) -> list[str]:
-    """Arguments of the search program: all files, hidden and ignored ones too, but no version control."""
-    excluded = [f"--glob=!**/{name}{rest}" for name in VERSION_CONTROL for rest in ("", "/**")]
-    return ["--files", "--null", f"--glob={pattern}", "--no-ignore", "--hidden", *excluded]
+def glob_arguments(pattern: str, args: Args) -> list[str]:
+    """Arguments of the search program: all files, hidden and ignored ones too unless the call says no."""
+    return [f"--glob={pattern}", *coverage(args, by_default=True)]
 
 
-def glob_tool(program: SearchProgram, config: Config) -> ToolDefinition:
+def glob_tool(ctx: Context, program: SearchProgram, config: Config) -> ToolDefinition:
     """The definition of `glob`."""
 
     async def execute(args: Args, execution: ToolExecution) -> dict[str, Any]:
@@ -44,11 +45,18 @@ def glob_tool(program: SearchProgram, config: Config) -> ToolDefinition:
         if not pattern.strip():
             raise ToolError("pattern must not be blank")
         require_text("pattern", pattern)
-        output = await program.run(glob_arguments(pattern), root, cwd, execution.signal)
-        found = [os.fsdecode(name) for name in output.stdout.split(b"\0") if name]
-        paths = await asyncio.to_thread(newest_first, found, cwd)
+        page_of(args, config.glob_max_results)
+        policy = policy_of(ctx, execution)
+        hidden = await asyncio.to_thread(hidden_below, policy, root, cwd)
+        found = await program.paths(glob_arguments(pattern, args), root, cwd, execution.signal)
+        admitted = [path for path in found.paths if hidden.admits(path)]
+        if (rules := named_beyond(args)) is not None:
+            within = frozenset((await program.paths(rules, root, cwd, execution.signal)).paths)
+            admitted = [path for path in admitted if path in within]
+        paths = await asyncio.to_thread(newest_first, admitted, cwd)
         value = {"root": shown_path(root, cwd), "paths": [shown_path(path, cwd) for path in paths]}
-        return value | ({"notes": list(output.notes)} if output.notes else {})
+        notes = [*found.notes, *hidden.notes]
+        return value | ({"notes": notes} if notes else {})
 
     return typed_tool(
         name="glob",
@@ -64,14 +72,29 @@ def glob_tool(program: SearchProgram, config: Config) -> ToolDefinition:
                 "type": "string",
                 "description": "Directory to search in; default is the working directory.",
             },
+            **parameters("Paths", config.glob_max_results, by_default=True),
         },
         output=ToolOutput(
-            _VALUE, lambda args, value: _render(value, config), lambda args, value: _meta(value, config)
+            _VALUE,
+            lambda args, value: _render(args, value, config, LOST),
+            lambda args, value: _meta(args, value, config),
         ),
         execute=execute,
         timeout_ms=config.timeout_ms,
         present_call=_call_card,
         present_result=_result_card,
+    )
+
+
+def glob_listing(config: Config) -> Listing:
+    """How the whole list is kept."""
+    return Listing(
+        file_name="glob-results.txt",
+        is_cut=lambda args, value: (
+            not args.get("offset") and len(_page(args, value, config)) < len(value["paths"])
+        ),
+        whole=lambda args, value: "\n".join([*value["paths"], ""]),
+        page=lambda args, value, where: _render(args, value, config, where),
     )
 
 
@@ -87,24 +110,26 @@ def newest_first(paths: list[str], cwd: str) -> list[str]:
     return sorted(paths, key=age)
 
 
-def _page(value: Mapping[str, Any], config: Config) -> list[str]:
-    paths = list(value["paths"])
-    if len(paths) > config.glob_max_results and config.sample_over_cap_glob_results:
-        return sampled(paths, value["root"], config.glob_max_results)
-    return paths[: config.glob_max_results]
+def _page(args: Args, value: Mapping[str, Any], config: Config) -> list[str]:
+    page, paths = page_of(args, config.glob_max_results), list(value["paths"])
+    if config.sample_over_cap_glob_results and page.offset == 0 and len(paths) > page.limit:
+        return sampled(paths, value["root"], page.limit)
+    return paths[page.offset : page.stop]
 
 
-def _render(value: Mapping[str, Any], config: Config) -> str:
-    page, total = _page(value, config), len(value["paths"])
-    text = "\n".join(page) or "No files found"
+def _render(args: Args, value: Mapping[str, Any], config: Config, where: str) -> str:
+    shown, total = _page(args, value, config), len(value["paths"])
     notes = list(value.get("notes", ()))
-    if len(page) < total:
-        notes.insert(0, f"Showing {len(page)} of {total} paths. {LOST}")
-    return with_notes(text, notes)
+    if len(shown) < total:
+        page = page_of(args, config.glob_max_results)
+        is_sample = config.sample_over_cap_glob_results and page.offset == 0
+        more = "" if is_sample else paging(page, len(shown), total)
+        notes.insert(0, cut_note(page, f"Showing {len(shown)} of {total} paths.", more, where))
+    return with_notes("\n".join(shown) or ("No files found" if total == 0 else "No more files"), notes)
 
 
-def _meta(value: Mapping[str, Any], config: Config) -> Any:
-    page, total = _page(value, config), len(value["paths"])
+def _meta(args: Args, value: Mapping[str, Any], config: Config) -> Any:
+    page, total = _page(args, value, config), len(value["paths"])
 
     def made(count: int) -> dict[str, Any]:
         return {"shape": "paths", "paths": page[:count], "truncated": count < total, "total": total}

@@ -1,17 +1,18 @@
 """The tool `grep`: lines that match a regular expression, file by file in order of their paths."""
 
 import asyncio
-import base64
-import itertools
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dsh.kernel import Context
 from dsh.plugins.tool_fs_search.config import Config
-from dsh.plugins.tool_fs_search.error import SearchError
-from dsh.plugins.tool_fs_search.page import LOST, longest_fitting, with_notes
-from dsh.plugins.tool_fs_search.place import require_text, search_root, shown_path, working_directory
+from dsh.plugins.tool_fs_search.hidden import hidden_below, policy_of
+from dsh.plugins.tool_fs_search.matches import by_file, parse_matches, shown_files
+from dsh.plugins.tool_fs_search.options import coverage, named_beyond, page_of, parameters, whole_number
+from dsh.plugins.tool_fs_search.page import LOST, cut_note, longest_fitting, paging, with_notes
+from dsh.plugins.tool_fs_search.place import require_text, search_root, working_directory
 from dsh.plugins.tool_fs_search.program import SearchProgram
+from dsh.plugins.tool_fs_search.saving import Listing
 from dsh.tools.definition import Args, ToolDefinition, ToolOutput
 from dsh.tools.error import ToolError
 from dsh.tools.execution import ToolExecution
@@ -20,33 +21,85 @@ from dsh.tools.typed import typed_tool
 if TYPE_CHECKING:
     from dsh.tools.presentation import CallCard, Outcome, ResultCard
 
-NOT_TEXT = "(line is not valid UTF-8)"
+MAX_CONTEXT = 100
+"""Lines that may be asked for on each side of a match."""
 
-_MATCH = {
-    "type": "object",
-    "additionalProperties": False,
-    "properties": {
-        "path": {"type": "string", "required": True},
-        "lineNumber": {"type": "integer", "required": True},
-        "line": {"type": "string", "required": True},
+_LINES = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "path": {"type": "string", "required": True},
+            "lineNumber": {"type": "integer", "required": True},
+            "line": {"type": "string", "required": True},
+        },
     },
 }
 _VALUE = {
     "type": "object",
     "additionalProperties": False,
     "properties": {
-        "matches": {"type": "array", "items": _MATCH, "required": True},
+        "matches": {**_LINES, "required": True},
+        "around": {**_LINES, "description": "Lines around matches, where they were asked for."},
         "notes": {"type": "array", "items": {"type": "string"}},
+    },
+}
+_PARAMETERS: Mapping[str, Mapping[str, Any]] = {
+    "pattern": {"type": "string", "required": True, "description": "The regular expression."},
+    "path": {
+        "type": "string",
+        "description": "File or directory to search; default is the working directory.",
+    },
+    "include": {
+        "type": "string",
+        "description": (
+            "Only files that match this one glob, such as `*.py` or `*.{ts,tsx}`; a hidden or ignored file "
+            "that it names is searched, too."
+        ),
+    },
+    "ignore_case": {
+        "type": "boolean",
+        "description": "Capitals and small letters are the same. Default false.",
+    },
+    "context": {
+        "type": "number",
+        "description": f"Lines to show before and after each match, at most {MAX_CONTEXT}. Default 0.",
+    },
+    "multiline": {
+        "type": "boolean",
+        "description": "The pattern may match over several lines (`\\n`, `(?s)`). Default false.",
     },
 }
 
 
-def grep_arguments(pattern: str, include: str | None) -> list[str]:
-    """Arguments of the search program. Ignore files count and hidden files are left out."""
-    return ["--json", f"--regexp={pattern}", *([f"--glob={include}"] if include is not None else [])]
+def grep_arguments(pattern: str, args: Args) -> list[str]:
+    """Arguments of the search program. Ignore files count and hidden files are left out by default."""
+    include, reach = args.get("include"), context_of(args)
+    return [
+        "--json",
+        f"--regexp={pattern}",
+        *(["--ignore-case"] if args.get("ignore_case") else []),
+        *(["--multiline"] if args.get("multiline") else []),
+        *([f"--context={reach}"] if reach else []),
+        *([f"--glob={include}"] if include is not None else []),
+        *coverage(args, by_default=False),
+    ]
 
 
-def grep_tool(program: SearchProgram, config: Config) -> ToolDefinition:
+def context_of(args: Args) -> int:
+    """How many lines around a match are shown.
+
+    Raises:
+        ToolError: it is no number of lines.
+    """
+    reach = whole_number(args, "context", 0)
+    if not 0 <= reach <= MAX_CONTEXT:
+        raise ToolError(f"context must be between 0 and {MAX_CONTEXT}, got {reach}")
+    return reach
+
+
+def grep_tool(ctx: Context, program: SearchProgram, config: Config) -> ToolDefinition:
     """The definition of `grep`."""
 
     async def execute(args: Args, execution: ToolExecution) -> dict[str, Any]:
@@ -57,9 +110,24 @@ def grep_tool(program: SearchProgram, config: Config) -> ToolDefinition:
         root, cwd = search_root(args), working_directory(execution)
         if include is not None:
             check_include(include)
-        output = await program.run(grep_arguments(pattern, include), root, cwd, execution.signal)
-        matches = await asyncio.to_thread(parse_matches, output.stdout, cwd)
-        return {"matches": matches} | ({"notes": list(output.notes)} if output.notes else {})
+        page_of(args, config.grep_max_matches)
+        arguments = grep_arguments(pattern, args)
+        hidden = await asyncio.to_thread(hidden_below, policy_of(ctx, execution), root, cwd)
+        output = await program.run(arguments, root, cwd, execution.signal)
+        admits = hidden.admits
+        if include is not None and (rules := named_beyond(args)) is not None:
+            within = frozenset((await program.paths(rules, root, cwd, execution.signal)).paths)
+
+            def admits(path: str) -> bool:
+                return path in within and hidden.admits(path)
+
+        matches, around = await asyncio.to_thread(parse_matches, output.stdout, cwd, admits)
+        value: dict[str, Any] = {"matches": matches}
+        if around:
+            value["around"] = around
+        if notes := [*output.notes, *hidden.notes]:
+            value["notes"] = notes
+        return value
 
     return typed_tool(
         name="grep",
@@ -68,24 +136,32 @@ def grep_tool(program: SearchProgram, config: Config) -> ToolDefinition:
             "with their numbers, grouped by file. Ignored, hidden and binary files are skipped. Shows at "
             f"most {config.grep_max_matches} matches; narrow with `path` and `include`."
         ),
-        parameters={
-            "pattern": {"type": "string", "required": True, "description": "The regular expression."},
-            "path": {
-                "type": "string",
-                "description": "File or directory to search; default is the working directory.",
-            },
-            "include": {
-                "type": "string",
-                "description": "Only files that match this one glob, such as `*.py` or `*.{ts,tsx}`.",
-            },
-        },
+        parameters={**_PARAMETERS, **parameters("Matches", config.grep_max_matches, by_default=False)},
         output=ToolOutput(
-            _VALUE, lambda args, value: _render(value, config), lambda args, value: _meta(value, config)
+            _VALUE,
+            lambda args, value: _render(args, value, config, LOST),
+            lambda args, value: _meta(args, value, config),
         ),
         execute=execute,
         timeout_ms=config.timeout_ms,
         present_call=_call_card,
         present_result=_result_card,
+    )
+
+
+def grep_listing(config: Config) -> Listing:
+    """How the whole list is kept."""
+
+    def whole(args: Args, value: Mapping[str, Any]) -> str:
+        return _text(_found(len(value["matches"])), value, value["matches"], args, config) + "\n"
+
+    return Listing(
+        file_name="grep-results.txt",
+        is_cut=lambda args, value: (
+            not args.get("offset") and len(_page(args, value, config)) < len(value["matches"])
+        ),
+        whole=whole,
+        page=lambda args, value, where: _render(args, value, config, where),
     )
 
 
@@ -107,83 +183,43 @@ def check_include(include: str) -> None:
     require_text("include", include)
 
 
-def parse_matches(stdout: bytes, cwd: str) -> list[dict[str, Any]]:
-    """The match records of the program's JSON lines, sorted by path and line.
-
-    Raises:
-        SearchError: a record is malformed.
-    """
-    matches = []
-    for raw in stdout.split(b"\n"):
-        if not raw:
-            continue
-        try:
-            record = json.loads(raw)
-            if record["type"] == "match":
-                matches.append(_match(record["data"], cwd))
-        except (ValueError, KeyError, TypeError) as error:
-            raise SearchError(
-                "SEARCH_FAILED", f"the search program wrote a malformed record: {error}"
-            ) from None
-    return sorted(matches, key=lambda match: (match["path"], match["lineNumber"]))
+def _page(args: Args, value: Mapping[str, Any], config: Config) -> Sequence[Mapping[str, Any]]:
+    page = page_of(args, config.grep_max_matches)
+    matches: Sequence[Mapping[str, Any]] = value["matches"]
+    return matches[page.offset : page.stop]
 
 
-def _match(data: Mapping[str, Any], cwd: str) -> dict[str, Any]:
-    number = data["line_number"]
-    if type(number) is not int:
-        raise ValueError("no line number")
-    path, line = data["path"], data["lines"]
-    name = path["text"] if "text" in path else base64.b64decode(path["bytes"]).decode("utf-8", "replace")
-    text = line["text"].removesuffix("\n").removesuffix("\r") if "text" in line else NOT_TEXT
-    return {"path": shown_path(name, cwd), "lineNumber": number, "line": text}
+def _found(total: int) -> str:
+    return "Found 1 match" if total == 1 else f"Found {total} matches"
 
 
-def cut_line(line: str, max_bytes: int) -> str:
-    """The line, cut between characters and marked as such when it is longer than `max_bytes`."""
-    data = line.encode("utf-8", "surrogatepass")
-    if len(data) <= max_bytes:
-        return line
-    return data[:max_bytes].decode("utf-8", "ignore") + " (line truncated)"
+def _text(
+    header: str, value: Mapping[str, Any], shown: Sequence[Mapping[str, Any]], args: Args, config: Config
+) -> str:
+    reach = context_of(args)
+    files = shown_files(shown, value.get("around", ()), reach, config.grep_max_line_bytes)
+    return "\n\n".join([header, *files])
 
 
-def _by_file(matches: Sequence[Mapping[str, Any]], config: Config) -> list[dict[str, Any]]:
-    return [
-        {
-            "path": path,
-            "matches": [
-                {
-                    "lineNumber": match["lineNumber"],
-                    "line": cut_line(match["line"], config.grep_max_line_bytes),
-                }
-                for match in group
-            ],
-        }
-        for path, group in itertools.groupby(matches, key=lambda match: match["path"])
-    ]
-
-
-def _render(value: Mapping[str, Any], config: Config) -> str:
-    total, page = len(value["matches"]), value["matches"][: config.grep_max_matches]
+def _render(args: Args, value: Mapping[str, Any], config: Config, where: str) -> str:
+    total, shown = len(value["matches"]), _page(args, value, config)
     notes = list(value.get("notes", ()))
-    if not page:
+    if total == 0:
         return with_notes("No matches found", notes)
-    if len(page) < total:
-        header = f"Found {len(page)} of {total} matches"
-        notes.insert(0, f"Showing {len(page)} of {total} matches. {LOST}")
-    else:
-        header = "Found 1 match" if total == 1 else f"Found {total} matches"
-    files = [
-        "\n".join([file["path"], *(f"Line {m['lineNumber']}: {m['line']}" for m in file["matches"])])
-        for file in _by_file(page, config)
-    ]
-    return with_notes("\n\n".join([header, *files]), notes)
+    header = _found(total)
+    if len(shown) < total:
+        header = f"Found {len(shown)} of {total} matches"
+        page = page_of(args, config.grep_max_matches)
+        more = paging(page, len(shown), total)
+        notes.insert(0, cut_note(page, f"Showing {len(shown)} of {total} matches.", more, where))
+    return with_notes(_text(header, value, shown, args, config), notes)
 
 
-def _meta(value: Mapping[str, Any], config: Config) -> Any:
-    total, page = len(value["matches"]), value["matches"][: config.grep_max_matches]
+def _meta(args: Args, value: Mapping[str, Any], config: Config) -> Any:
+    total, page = len(value["matches"]), _page(args, value, config)
 
     def made(count: int) -> dict[str, Any]:
-        files = _by_file(page[:count], config)
+        files = by_file(page[:count], config.grep_max_line_bytes)
         return {"shape": "matches", "files": files, "truncated": count < total, "total": total}
 
     return longest_fitting(len(page), made, config.search_meta_max_bytes)

@@ -4,7 +4,9 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-LOST = "The full list could not be saved; narrow the pattern or the path to see the rest."
+from dsh.plugins.tool_fs_search.options import Page
+
+LOST = "The full list could not be saved; narrow the pattern or the path."
 
 
 def sampled(paths: Sequence[str], root: str, cap: int) -> list[str]:
@@ -36,6 +38,19 @@ def longest_fitting(count: int, make: Callable[[int], Any], max_bytes: int) -> A
         else:
             high = middle - 1
     return make(low)
+
+
+def paging(page: Page, shown: int, total: int) -> str:
+    """How to come to the results after those that are shown."""
+    if shown == 0:
+        return f"Offset {page.offset} is beyond the last one."
+    last = page.offset + shown
+    return f"Use offset={last} to see more." if last < total else "These are the last ones."
+
+
+def cut_note(page: Page, shown: str, more: str, where: str) -> str:
+    """The note on a page that lacks results. Only that of the first page says where all of them are."""
+    return " ".join(part for part in (shown, more, where if page.offset == 0 else "") if part)
 
 
 def with_notes(text: str, notes: Sequence[str]) -> str:

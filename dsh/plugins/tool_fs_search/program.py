@@ -1,8 +1,10 @@
 """Running the search program: which one, with what, and what its end means."""
 
 import asyncio
+import contextlib
 import os
 import re
+import resource
 import shutil
 import stat
 import sys
@@ -11,7 +13,14 @@ from pathlib import Path
 
 import msgspec
 
-from dsh.capabilities.subprocess import Collect, SpawnError, SpawnSpec, Subprocess
+from dsh.capabilities.subprocess import (
+    Collect,
+    ExitStatus,
+    ProcessHandle,
+    SpawnError,
+    SpawnSpec,
+    Subprocess,
+)
 from dsh.kernel import CancelToken
 from dsh.plugins.tool_fs_search.config import Config
 from dsh.plugins.tool_fs_search.error import SearchError
@@ -27,6 +36,8 @@ _INVALID = re.compile(
 )
 _ONE_PLACE = re.compile(r"\(os error \d+\)$")
 _SHOWN_PROBLEMS = 5
+MAX_MEMORY_BYTES = 1024 * 1024 * 1024
+"""What the search program may hold in memory."""
 
 
 class Program(msgspec.Struct, frozen=True):
@@ -56,6 +67,13 @@ class Output(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
+class Paths(msgspec.Struct, frozen=True):
+    """The files of a search, in no order and spelled as the program does."""
+
+    paths: Sequence[str]
+    notes: tuple[str, ...] = ()
+
+
 class SearchProgram:
     """Runs searches with one program, looked for at the first one."""
 
@@ -77,29 +95,65 @@ class SearchProgram:
         spec = SpawnSpec(
             argv=(*program.argv, *_COMMON, *arguments, "--", path),
             cwd=cwd,
-            stdout=Collect(self._config.raw_output_max_bytes),
+            stdout="pipe",
             stderr=Collect(self._config.stderr_max_bytes),
             grace_ms=self._config.grace_ms,
             signal=signal,
+            dies_with_parent=False,
         )
         try:
             process = self._subprocess.spawn(spec)
-            status = await process.finish()
         except SpawnError as error:
             raise SearchError("SEARCH_FAILED", f"the search could not be started: {error}") from error
+        _bound_memory(process.pid)
+        stdout, status = await self._output_of(process)
         if signal.cancelled:
             raise SearchError("SEARCH_ABORTED", "the search was cancelled")
-        if status.exit_code is None:
-            raise SearchError("SEARCH_FAILED", f"the search program was ended by {status.signal}")
-        out = process.stdout.read()
-        if out.lossy:
+        if stdout is None or status.signal == "SIGABRT":  # so it ends when memory runs out
             raise SearchError(
                 "SEARCH_RAW_OUTPUT_OVERFLOW",
                 f"the search printed more than {self._config.raw_output_max_bytes} bytes; "
                 "narrow the pattern, the path or the kinds of files",
             )
+        if status.exit_code is None:
+            raise SearchError("SEARCH_FAILED", f"the search program was ended by {status.signal}")
         notes = judged(status.exit_code, process.stderr.read().text)
-        return Output(out.raw, (*notes, FALLBACK_NOTE) if program.is_fallback else notes)
+        return Output(stdout, (*notes, FALLBACK_NOTE) if program.is_fallback else notes)
+
+    async def paths(self, arguments: Sequence[str], path: str, cwd: str, signal: CancelToken) -> Paths:
+        """Run a search for paths.
+
+        Raises:
+            SearchError: see its codes.
+        """
+        output = await self.run(["--files", "--null", *arguments], path, cwd, signal)
+        return Paths([os.fsdecode(name) for name in output.stdout.split(b"\0") if name], output.notes)
+
+    async def _output_of(self, process: ProcessHandle) -> tuple[bytes | None, ExitStatus]:
+        """All it printed, None if that is too much: then it is ended at once."""
+        pieces: list[bytes] | None = []
+        size = 0
+        try:
+            while piece := await process.reader.read():
+                size += len(piece)
+                if size > self._config.raw_output_max_bytes:
+                    pieces = None
+                    process.terminate()
+                    break
+                if pieces is not None:
+                    pieces.append(piece)
+            status = await process.finish()
+        except BaseException:
+            process.terminate()
+            raise
+        return b"".join(pieces) if pieces is not None else None, status
+
+
+def _bound_memory(pid: int) -> None:
+    """It keeps what it found in a file until it has searched all of it: that may not fill the machine."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, ValueError):  # it has ended, or has a narrower limit
+            resource.prlimit(pid, resource.RLIMIT_DATA, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
 
 
 def judged(exit_code: int, stderr: str) -> tuple[str, ...]:
