@@ -100,6 +100,7 @@ BASE: dict[str, dict[str, Any]] = {
     "tool-bash": {"disabled": "platform == 'win32'"},
     "tool-fs": {},
     "tool-fs-search": {"config": {"sampleOverCapGlobResults": False}},
+    "tool-str-replace-editor": {"config": {"maxOutputChars": 16000}},
     "tool-todo": {"config": {"allowParallelInProgress": True}},
 }  # fmt: skip
 

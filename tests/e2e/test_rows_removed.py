@@ -24,22 +24,22 @@ NEEDED = {
     "agent-default-model": ["headless-runner"],
     "agent-loop": ["headless-runner"],
     "system-prompt": ["agent-loop", "headless-runner"],
-    "sandbox-policy": ["permission", "bash-sandbox", "fs-sandbox", "tool-bash", "tool-fs"],
+    "sandbox-policy": ["permission", "bash-sandbox", "fs-sandbox", "tool-bash", "tool-fs", "tool-str-replace-editor"],
     "approval": ["permission"],
     "subprocess": ["bash-sandbox", "tool-bash", "tool-fs-search"],
     "shell-env": ["tool-bash"],
     "bash-sandbox": ["tool-bash"],
-    "fs-sandbox": ["tool-fs"],
+    "fs-sandbox": ["tool-fs", "tool-str-replace-editor"],
     "commands": ["command-compact"],
     "token-meter": ["compaction-basic", "command-compact"],
     "compaction-basic": ["command-compact"],
     "tools": [
         "agent-loop", "system-prompt", "timeout-policy", "tool-bash", "tool-fs", "tool-fs-search",
-        "tool-todo", "headless-runner",
+        "tool-str-replace-editor", "tool-todo", "headless-runner",
     ],
     "headless-startup": [
         "sandbox-policy", "approval", "permission", "bash-sandbox", "fs-sandbox", "tool-bash", "tool-fs",
-        "headless-runner",
+        "tool-str-replace-editor", "headless-runner",
     ],
 }  # fmt: skip
 """The rows that then wait, by the row that is gone."""
@@ -50,7 +50,7 @@ DISPENSABLE = [
     "session-projection-cache", "session-composition", "session-query-sqlite", "session-telemetry-otel",
     "permission", "user-questions", "command-compact", "tool-result-pruner",
     "fs-observation-policy", "timeout-policy", "spill-local", "spill-policy", "repeat-tool-reminder",
-    "tool-bash", "tool-fs", "tool-fs-search", "tool-todo",
+    "tool-bash", "tool-fs", "tool-fs-search", "tool-str-replace-editor", "tool-todo",
 ]  # fmt: skip
 """Without these a question is answered all the same."""
 OTHERWISE = ["llm-deepseek", "headless-runner"]

@@ -103,6 +103,7 @@ KEYS: dict[str, dict[str, Any]] = {
         "grepMaxLineBytes": 2_000, "searchMetaMaxBytes": 65_536, "rawOutputMaxBytes": 20_000_000,
         "graceMs": 3_000, "stderrMaxBytes": 65_536, "timeoutMs": 30_000,
     },
+    "tool-str-replace-editor": {"maxOutputChars": 16_000, "description": None},
     "tool-todo": {"allowParallelInProgress": REQUIRED},
     "tool-result-pruner": {"thresholdChars": 8192, "headChars": 4096, "tailChars": 1024},
     "tools": {"mode": "native", "maxParallelSubCalls": 10},
