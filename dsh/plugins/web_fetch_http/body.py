@@ -96,14 +96,19 @@ class Unpacker:
         return found
 
 
-def text_of(body: bytes, form: Form) -> str:
+def text_of(body: bytes, form: Form, *, is_cut: bool = False) -> str:
     """The text of a body, never with a NUL; what cannot be decoded becomes U+FFFD.
+
+    Args:
+        is_cut: it may end within a character.
 
     Raises:
         WebError: `WEB_UNSUPPORTED_CONTENT_TYPE`: it is no text, or its encoding is unknown.
     """
-    codec = _bom(body) or _codec(form.charset, body) or _guessed(body, form)
-    text = body.decode(codec, "replace").removeprefix("\ufeff")
+    is_utf8 = _is_utf8(body, is_cut)
+    codec = _bom(body) or _codec(form.charset, is_utf8) or _guessed(body, form, is_utf8)
+    decoder = codecs.getincrementaldecoder(codec)("replace")
+    text = decoder.decode(body, final=not is_cut).removeprefix("\ufeff")
     if not form.is_typed and "\0" in text:
         raise WebError("WEB_UNSUPPORTED_CONTENT_TYPE", "it does not say what it is, and is no text")
     return text.replace("\0", "\ufffd")
@@ -118,7 +123,7 @@ def _bom(body: bytes) -> str | None:
     return next((codec for mark, codec in marks if body.startswith(mark)), None)
 
 
-def _codec(charset: str | None, body: bytes) -> str | None:
+def _codec(charset: str | None, is_utf8: bool) -> str | None:
     """The codec of a charset that was named."""
     if charset is None:
         return None
@@ -128,26 +133,25 @@ def _codec(charset: str | None, body: bytes) -> str | None:
         name = ""
     if _CHARSETS.match(name):
         return _AS_WINDOWS.get(name, name)
-    if _is_utf8(body):
+    if is_utf8:
         return "utf-8"
     raise WebError("WEB_UNSUPPORTED_CONTENT_TYPE", f"its encoding {charset[:40]!r} is not known")
 
 
-def _guessed(body: bytes, form: Form) -> str:
+def _guessed(body: bytes, form: Form, is_utf8: bool) -> str:
     if form.kind == "html" and (found := _META.search(body[:PREFIX_BYTES])) is not None:
         name = found[1].decode("ascii")
         if not name.lower().startswith("utf-16"):  # it could not be read there if it were
             try:
-                return _codec(name, body) or "utf-8"
+                return _codec(name, is_utf8) or "utf-8"
             except WebError:
                 pass
-    return "utf-8" if _is_utf8(body) else "cp1252"
+    return "utf-8" if is_utf8 else "cp1252"
 
 
-def _is_utf8(body: bytes) -> bool:
-    """Whether it is UTF-8, perhaps cut at its end."""
+def _is_utf8(body: bytes, is_cut: bool) -> bool:
     try:
-        codecs.getincrementaldecoder("utf-8")().decode(body)
+        codecs.getincrementaldecoder("utf-8")().decode(body, final=not is_cut)
     except UnicodeDecodeError:
         return False
     return True

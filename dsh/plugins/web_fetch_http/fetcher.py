@@ -149,7 +149,7 @@ class Fetcher:
                 f"{target.shown} has {declared[:20]} bytes, at most {config.max_response_bytes} are read",
             )
         body, is_cut = await self._body(stream)
-        text, is_short = shortened(text_of(body, form), form.kind, config.max_body_chars)
+        text, is_short = shortened(text_of(body, form, is_cut=is_cut), form.kind, config.max_body_chars)
         return WebPage(
             url=target.url,
             status_code=stream.status,

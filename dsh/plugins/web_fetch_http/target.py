@@ -82,6 +82,8 @@ def read_url(url: str, max_length: int) -> Target:
         raise _invalid(str(error)) from None
     if parts.scheme not in PORTS:
         raise _invalid("it must begin with http:// or https://")
+    if "[" in parts.netloc and parsed(host) is None:
+        raise _invalid("only an address of IPv6 stands in brackets")
     if "@" in parts.netloc:
         raise _invalid("it holds a user name or password; leave them out")
     if port == 0:

@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from dsh.capabilities.credentials import CREDENTIALS, Credential
 from dsh.capabilities.http import HTTP, HttpClient
+from dsh.capabilities.launch import LaunchEnvironment
 from dsh.capabilities.web import WEB, Web, WebFindings, WebPage, WebQuery, WebSource
 from dsh.kernel import CancelToken, Context
 from dsh.plugins import tool_web, web
@@ -75,6 +76,10 @@ class StandInEnvironment:
 
     def get(self, name: str) -> StandInVariable | None:
         return StandInVariable(self._variables[name]) if name in self._variables else None
+
+
+def environment(variables: Mapping[str, str]) -> LaunchEnvironment:
+    return cast(LaunchEnvironment, StandInEnvironment(variables))
 
 
 async def mounted(config: Mapping[str, Any] | None = None) -> tuple[Context, Web]:

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from dsh.capabilities.launch import BOOT, LAUNCH_ENVIRONMENT
-from dsh.capabilities.web import WEB_CHANGE, Web, WebError
+from dsh.capabilities.web import WEB, WEB_CHANGE, Web, WebError
 from dsh.kernel import CancelToken, Context
 from dsh.plugins import web
 from tests.aio import aio
 from tests.plugins.web.kit import (
-    StandInEnvironment,
     StandInFetch,
     StandInSearch,
+    environment,
     mounted,
     query,
 )
@@ -85,10 +85,10 @@ async def test_the_environment_names_a_provider_where_the_row_does_not(
     config: dict[str, Any], variable: str, expected: str | None
 ) -> None:
     ctx = Context()
-    ctx.provide(LAUNCH_ENVIRONMENT, StandInEnvironment({"DSH_WEB_SEARCH_PROVIDER": variable}))
+    ctx.provide(LAUNCH_ENVIRONMENT, environment({"DSH_WEB_SEARCH_PROVIDER": variable}))
     await ctx.plugin(web, config)
     providers = [StandInSearch("a"), StandInSearch("b")]
-    service = ctx.use(web.WEB)
+    service = ctx.use(WEB)
     for provider in providers:
         service.register_search(provider)
 
@@ -129,9 +129,9 @@ async def test_a_name_that_is_taken_is_refused_and_free_again_when_its_row_goes(
     ctx, service = await mounted()
 
     def apply(inner: Context) -> None:
-        inner.use(web.WEB).register_search(StandInSearch("one"))
+        inner.use(WEB).register_search(StandInSearch("one"))
 
-    row = ctx.plugin(apply, name="row", inject=[web.WEB])
+    row = ctx.plugin(apply, name="row", inject=[WEB])
     await row
     with pytest.raises(WebError) as caught:
         service.register_search(StandInSearch("one"))
