@@ -4,6 +4,7 @@ This file is also the program that does it, run by its path as `python -I -S lau
 so it imports nothing but the standard library, and little of that. `command` builds such a command line.
 
     --parent PID      die when that process dies
+    --terminal        take the terminal on standard input as the one that controls the session
     --status FD       say there what becomes of the start (`read_status`); else on standard error
     --ro PATH         wall in: this path and what is below may be read and executed
     --rw PATH         wall in: this path and what is below may be changed, too
@@ -18,6 +19,7 @@ import sys
 
 EXIT_CODE = 125
 PREFIX = "landlock-run: "
+PROBE_PREFIX = "landlock: ABI "
 READY = b"ready\n"
 KNOWN_ABI = 6
 
@@ -41,15 +43,17 @@ def command(
     readable: "tuple[str, ...]" = (),
     writable: "tuple[str, ...]" = (),
     is_network_open: bool = True,
+    has_terminal: bool = False,
 ) -> list[str]:
     """The command line that runs `argv` as a child of this process that dies with it.
 
     Without paths nothing is walled in. `status_fd` must be inherited by the child (`pass_fds`).
     """
-    words = [_interpreter(), "-I", "-S", os.path.abspath(__file__)]  # noqa: PTH100 - this file is a program
-    words += ["--parent", str(os.getpid())]
+    words = [*_program(), "--parent", str(os.getpid())]
     if status_fd is not None:
         words += ["--status", str(status_fd)]
+    if has_terminal:
+        words.append("--terminal")
     for path in readable:
         words += ["--ro", path]
     for path in writable:
@@ -59,8 +63,14 @@ def command(
     return [*words, "--", *argv]
 
 
-def _interpreter() -> str:
-    return os.path.realpath(sys.executable) if sys.executable else "python3"
+def probe_command() -> list[str]:
+    """The command line that prints `PROBE_PREFIX` and the version of Landlock, 0 where there is none."""
+    return [*_program(), "--probe"]
+
+
+def _program() -> list[str]:
+    interpreter = os.path.realpath(sys.executable) if sys.executable else "python3"
+    return [interpreter, "-I", "-S", os.path.abspath(__file__)]  # noqa: PTH100 - this file is a program
 
 
 def read_status(raw: bytes) -> str | None:
@@ -80,12 +90,15 @@ class _Failure(Exception):
 
 def _main(words: list[str]) -> None:
     paths: list[tuple[int, str]] = []
-    parent, status, is_walled, has_network = 0, -1, False, True
+    parent, status, is_walled, has_network, has_terminal = 0, -1, False, True, False
     while words and words[0] != "--":
         option = words.pop(0)
         if option == "--probe":
-            sys.stdout.write(f"landlock: ABI {_abi()}\n")
+            sys.stdout.write(f"{PROBE_PREFIX}{_abi()}\n")
             raise SystemExit(0)
+        if option == "--terminal":
+            has_terminal = True
+            continue
         if option == "--no-network":
             is_walled, has_network = True, False
             continue
@@ -109,6 +122,8 @@ def _main(words: list[str]) -> None:
             raise _Failure("no program is named after --")
         if parent:
             _die_with(parent)
+        if has_terminal:
+            _take_terminal()
         if is_walled:
             _wall_in(paths, has_network)
         if status >= 0:
@@ -124,6 +139,16 @@ def _die_with(parent: int) -> None:
         _call("prctl", _PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         raise _Failure("the program that started it has ended")
+
+
+def _take_terminal() -> None:
+    import fcntl
+    import termios
+
+    try:
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    except OSError as error:
+        raise _Failure(f"the terminal cannot be taken: {error.strerror}") from None
 
 
 def _abi() -> int:

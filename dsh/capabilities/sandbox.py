@@ -59,15 +59,29 @@ class SandboxUnavailable(DshError):
         super().__init__(message, code="SANDBOX_UNAVAILABLE", hint=hint)
 
 
+StatusKind = Literal["bwrap", "launcher", "none"]
+"""What a runner writes into the status pipe: bubblewrap's JSON, our launcher's word, or nothing."""
+
+
 class Confined(msgspec.Struct, frozen=True, kw_only=True):
-    """A command line that keeps a policy, and how to tell afterwards what became of it."""
+    """A command line that keeps a policy, and how to tell afterwards what became of it.
+
+    `dsh.capabilities.confined_end` reads the facts.
+    """
 
     argv: tuple[str, ...]
     enforcement: Enforcement
     runner: str
-    """The backend: `bwrap`, `landlock`, or the configured runner."""
+    """The backend: `bwrap`, `landlock`, or the program of the configured runner."""
+    status: StatusKind = "none"
     denial_signatures: tuple[str, ...] = ()
     """Parts of standard error, in lower case, that show that the sandbox refused something."""
+    failure_signatures: tuple[str, ...] = ()
+    """Parts of a line, in lower case, by which a runner without a status pipe says that it failed."""
+    dies_with_parent: bool = True
+    """The runner sees to it itself that all ends when this program dies."""
+    ends_children: bool = False
+    """Processes that a command leaves in the background end with it."""
 
 
 class BackendReport(msgspec.Struct, frozen=True):
@@ -85,16 +99,39 @@ class Sandbox(Protocol):
     """Confines command lines. Never answers one that is less confined than its policy."""
 
     async def confine(
-        self, argv: Sequence[str], policy: SandboxPolicy, *, cwd: str | None = None
+        self,
+        argv: Sequence[str],
+        policy: SandboxPolicy,
+        *,
+        cwd: str | None = None,
+        status_fd: int | None = None,
     ) -> Confined:
         """The command line that runs `argv` under `policy`, whose mode is not `danger-full-access`.
+
+        Args:
+            cwd: where it will run; unset: the workspace.
+            status_fd: the writing end of a pipe that the child will inherit under this number.
 
         Raises:
             SandboxUnavailable: no backend works here; the message names the mode and what to install.
         """
 
+    @property
+    def has_backends(self) -> bool:
+        """Whether there is a way to confine on this platform at all, working or not."""
+
+    async def require(self, mode: SandboxMode) -> None:
+        """At the start: make sure that commands can be confined to a mode.
+
+        Raises:
+            SandboxUnavailable: they cannot, and the composition wants to know it at the start.
+        """
+
+    def doubt(self) -> None:
+        """The chosen backend has failed a command: try all of them anew before the next one."""
+
     async def backends(self) -> Sequence[BackendReport]:
-        """Every backend of this platform in the order of choice, each one tried."""
+        """Every backend of this platform in the order of choice, each one tried now."""
 
 
 SANDBOX: ServiceKey[Sandbox] = ServiceKey("sandbox")

@@ -1,10 +1,10 @@
 """The temporary folder of this process: one place for all that is kept only as long as the program runs.
 
-`<temp>/dsh-<random>/`, mode 0700, made at first use and locked while the process lives, so that what a killed
-process left behind is removed by the next one. Inside lie folders that trusted code writes and confined
-commands may read (`shared_folder`: spilled output), and one folder for each session, which is its `TMPDIR` in
-every sandbox (`design.md` §10.27). It is module-wide like the process groups: there is one for a process, and
-the end of the interpreter removes it.
+`<temp>/dsh-tmp-<random>/`, mode 0700, made at first use and locked while the process lives, so that what a
+killed process left behind is removed by the next one. Inside lie folders that trusted code writes and
+confined commands may read (`shared_folder`: spilled output), and one folder for each session, which is its
+`TMPDIR` in every sandbox (`design.md` §10.27). It is module-wide like the process groups: there is one for a
+process, and the end of the interpreter removes it.
 """
 
 import atexit
@@ -24,11 +24,17 @@ class _Folder:
 
     def __init__(self) -> None:
         _sweep()
-        self.path = Path(os.path.realpath(tempfile.mkdtemp(prefix=PREFIX)))
         self.pid = os.getpid()
-        self.lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        with contextlib.suppress(OSError):  # not every file system has locks; nothing is swept there either
-            fcntl.flock(self.lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        while True:
+            self.path = Path(os.path.realpath(tempfile.mkdtemp(prefix=PREFIX)))
+            self.lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            with contextlib.suppress(
+                OSError
+            ):  # not every file system has locks; nothing is swept there either
+                fcntl.flock(self.lock, fcntl.LOCK_SH)
+            if self.path.is_dir():
+                return
+            os.close(self.lock)  # another process swept it before it was locked
 
 
 _folder: _Folder | None = None
@@ -46,9 +52,14 @@ def process_folder() -> Path:
     return _folder.path
 
 
+def shared_root() -> Path:
+    """What holds the shared folders."""
+    return _made(process_folder() / "shared")
+
+
 def shared_folder(name: str) -> Path:
     """A folder that confined commands of every session may read and none may write."""
-    return _made(process_folder() / name)
+    return _made(shared_root() / name)
 
 
 def session_folder(session_id: str) -> Path:

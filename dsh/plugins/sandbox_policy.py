@@ -1,42 +1,85 @@
 """Row `sandbox-policy`: under which mode and in which workspace a session's calls run.
 
-Confinement itself is not built yet. Until it is, a mode that promises it is refused at the start rather
-than kept in name only.
+A mode that no sandbox here can keep is refused at the start rather than kept in name only.
 """
 
+import contextlib
 import json
 import os
 
 import msgspec
 
 from dsh.agent.prompt import SYSTEM_PROMPT, PromptContext
-from dsh.capabilities.sandbox import SANDBOX_MODES, SANDBOX_POLICY, SandboxMode, SandboxPolicy
+from dsh.capabilities import scratch
+from dsh.capabilities.sandbox import (
+    SANDBOX,
+    SANDBOX_MODES,
+    SANDBOX_POLICY,
+    Sandbox,
+    SandboxMode,
+    SandboxPolicy,
+    SandboxUnavailable,
+)
 from dsh.errors import CompositionError
 from dsh.kernel import Context
 from dsh.session.log import Session
 
+inject = [SANDBOX]
 provide = [SANDBOX_POLICY]
 
-SUPPORTED: tuple[SandboxMode, ...] = ("danger-full-access",)
 SECTION = "sandbox:policy"
 SECTION_ORDER = 110
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
-    """Options of the row."""
+    """Options of the row. Paths are absolute or start with `~/`."""
 
     mode: SandboxMode = "read-only"
     """For sessions whose log says nothing else."""
     workspace_root: str | None = None
     """For sessions without a directory of their own; unset: the working directory of the process."""
+    extra_roots: list[str] = []
+    """More directories that `workspace-write` may change."""
+    protected_paths: list[str] = []
+    """What `workspace-write` may not change although it lies in a directory that it may change; `.git/hooks`
+    and `.dsh` of the workspace and of the extra directories are protected anyway.
+    """
+    hidden_paths: list[str] = []
+    """What the confined modes may not even read, with all that lies below."""
+    network: bool = True
+    """Whether confined commands have a network."""
+
+    def __post_init__(self) -> None:
+        for key, paths in (
+            ("extraRoots", self.extra_roots),
+            ("protectedPaths", self.protected_paths),
+            ("hiddenPaths", self.hidden_paths),
+        ):
+            for path in paths:
+                if not os.path.isabs(os.path.expanduser(path)):  # noqa: PTH111, PTH117
+                    raise ValueError(f"{key}: {path!r:.80} is neither absolute nor starts with ~/")
+
+
+def _canonical(paths: list[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(os.path.realpath(os.path.expanduser(path)) for path in paths))  # noqa: PTH111
 
 
 class SandboxPolicies:
-    """Resolves policies. Implements `dsh.capabilities.sandbox.SandboxPolicyService`."""
+    """Resolves policies. Implements `dsh.capabilities.sandbox.SandboxPolicyService`.
 
-    def __init__(self, default_mode: SandboxMode, workspace_root: str) -> None:
-        self._default_mode = default_mode
-        self._workspace_root = workspace_root
+    Every path is made canonical once, when it is first seen: what a command puts in its place later is not
+    followed.
+    """
+
+    def __init__(self, config: Config, sandbox: Sandbox) -> None:
+        self._default_mode = config.mode
+        self._sandbox = sandbox
+        self._real: dict[str, str] = {}
+        self._workspace_root = self._realpath(config.workspace_root or ".")
+        self._is_network_open = config.network
+        self._extra_roots = _canonical(config.extra_roots)
+        self._hidden_paths = _canonical(config.hidden_paths)
+        self._protected_paths = _canonical(config.protected_paths)
 
     @property
     def default_mode(self) -> SandboxMode:
@@ -44,7 +87,7 @@ class SandboxPolicies:
 
     @property
     def supported_modes(self) -> tuple[SandboxMode, ...]:
-        return SUPPORTED
+        return SANDBOX_MODES if self._sandbox.has_backends else SANDBOX_MODES[-1:]
 
     def override_of(self, session: Session) -> SandboxMode | None:
         """The mode that the session's log chose last. A word we do not know is the narrowest mode."""
@@ -59,13 +102,30 @@ class SandboxPolicies:
 
     def resolve(self, session: Session | None = None, mode: SandboxMode | None = None) -> SandboxPolicy:
         """What a call runs under: the approved `mode`, else the session's, else the row's."""
-        if session is None:
-            return SandboxPolicy(mode or self._default_mode, os.path.realpath(self._workspace_root))
+        own = self.override_of(session) if session is not None else None
+        root = session.header.cwd if session is not None else None
         return SandboxPolicy(
-            mode or self.override_of(session) or self._default_mode,
-            os.path.realpath(session.header.cwd or self._workspace_root),
-            session.id,
+            mode or own or self._default_mode,
+            self._realpath(root) if root else self._workspace_root,
+            session.id if session is not None else None,
+            _temp_folder(session),
+            self._extra_roots,
+            self._is_network_open,
+            self._hidden_paths,
+            self._protected_paths,
         )
+
+    def _realpath(self, path: str) -> str:
+        if path not in self._real:
+            self._real[path] = os.path.realpath(path)
+        return self._real[path]
+
+
+def _temp_folder(session: Session | None) -> str | None:
+    """The folder of a session; calls outside of all sessions share one. None where none can be made."""
+    with contextlib.suppress(OSError):
+        return str(scratch.session_folder(session.id if session is not None else ""))
+    return None
 
 
 def describe(policy: SandboxPolicy) -> str:
@@ -79,8 +139,9 @@ def describe(policy: SandboxPolicy) -> str:
             )
         case "workspace-write":
             return (
-                f"File policy: workspace-write. Files inside the workspace {root} may be changed, and so may "
-                "the temporary folder; everything else is read-only."
+                f"File policy: workspace-write. Files inside {_listed(policy)} may be changed, and so may "
+                "those in the temporary folder $TMPDIR, which is the session's own; everything else is "
+                "read-only, the rest of /tmp too. `.git/hooks` and `.dsh` are protected."
             )
         case "danger-full-access":
             return (
@@ -89,13 +150,19 @@ def describe(policy: SandboxPolicy) -> str:
             )
 
 
-def apply(ctx: Context, config: Config) -> None:
-    if config.mode not in SUPPORTED:
-        raise CompositionError(
-            f"mode {config.mode!r} cannot be kept, confinement is not built yet",
-            hint="set DSH_PERMISSION_MODE=danger-full-access, or that mode in the row, to run unconfined",
-        )
-    service = SandboxPolicies(config.mode, os.path.realpath(config.workspace_root or "."))
+def _listed(policy: SandboxPolicy) -> str:
+    workspace, *more = (
+        json.dumps(root, ensure_ascii=False) for root in (policy.workspace_root, *policy.extra_roots)
+    )
+    return f"the workspace {workspace}" + "".join(f" and {root}" for root in more)
+
+
+async def apply(ctx: Context, config: Config) -> None:
+    service = SandboxPolicies(config, ctx.use(SANDBOX))
+    try:
+        await ctx.use(SANDBOX).require(config.mode)
+    except SandboxUnavailable as error:
+        raise CompositionError(error.message, hint=error.hint) from None
     ctx.provide(SANDBOX_POLICY, service)
 
     def policy_text(prompt: PromptContext) -> str | None:

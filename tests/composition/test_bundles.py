@@ -68,6 +68,7 @@ BASE: dict[str, dict[str, Any]] = {
     "agent-default-model": {"config": {"provider": "deepseek-official", "model": "deepseek-v4-flash"}},
     "agent-loop": {"config": {"agents": []}},
     "system-prompt": {"config": {"persona": ""}},
+    "agent-instructions": {"config": {"maxBytes": 65536}},
     "token-meter": {},
     "compaction-basic": {},
     "command-compact": {},
@@ -86,6 +87,7 @@ BASE: dict[str, dict[str, Any]] = {
     "commands": {},
     "user-questions": {},
     "subprocess": {},
+    "sandbox": {},
     "shell-env": {},
     "bash-sandbox": {"disabled": "platform == 'win32'", "config": {"timeoutMs": 60000}},
     "fs-sandbox": {},
@@ -166,7 +168,8 @@ def evaluated(row: Row, env: dict[str, str], flags: dict[str, Any]) -> Any:
 @pytest.mark.parametrize(
     ("env", "flags", "mode", "policy"),
     [
-        ({}, {}, "danger-full-access", "never"),
+        ({}, {}, "workspace-write", "ask"),
+        ({"DSH_PERMISSION_MODE": "danger-full-access"}, {}, "danger-full-access", "never"),
         ({"DSH_PERMISSION_MODE": "read-only"}, {}, "read-only", "ask"),
         ({"DSH_PERMISSION_MODE": "workspace-write"}, {}, "workspace-write", "ask"),
         ({"DSH_PERMISSION_MODE": "danger-full-access"}, {"permissionMode": "read-only"}, "read-only", "ask"),
@@ -174,12 +177,23 @@ def evaluated(row: Row, env: dict[str, str], flags: dict[str, Any]) -> Any:
         ({"DSH_PERMISSION_MODE": ""}, {}, "", "ask"),
     ],
 )
-def test_headless_is_unconfined_unless_flag_or_variable_choose(
+def test_headless_is_confined_to_its_workspace_unless_flag_or_variable_choose(
     env: dict[str, str], flags: dict[str, Any], mode: str, policy: str
 ) -> None:
     found = rows("headless")
     assert evaluated(found["sandbox-policy"], env, flags) == {"mode": mode, "workspaceRoot": "/ws"}
     assert evaluated(found["approval"], env, flags) == {"policy": policy}
+
+
+def test_demo_is_unconfined_unless_flag_or_variable_choose() -> None:
+    found = rows("demo")
+    for env, flags, mode, policy in (
+        ({}, {}, "danger-full-access", "never"),
+        ({"DSH_PERMISSION_MODE": "read-only"}, {}, "read-only", "ask"),
+        ({}, {"permissionMode": "workspace-write"}, "workspace-write", "ask"),
+    ):
+        assert evaluated(found["sandbox-policy"], env, flags)["mode"] == mode
+        assert evaluated(found["approval"], env, flags)["policy"] == policy
 
 
 def test_an_unset_tools_mode_is_absent() -> None:

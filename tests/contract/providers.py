@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from dsh.kernel import Context
-from dsh.plugins import bash_local, bash_sandbox, fs_local, fs_sandbox, sandbox_policy, subprocess
+from dsh.plugins import bash_local, bash_sandbox, fs_local, fs_sandbox, sandbox, sandbox_policy, subprocess
 
 FILE_SYSTEMS: tuple[ModuleType, ...] = (fs_local, fs_sandbox)
 SHELLS: tuple[ModuleType, ...] = (bash_local, bash_sandbox)
@@ -18,6 +18,7 @@ async def provider(row: ModuleType, config: dict[str, Any] | None = None) -> Asy
     ctx = Context()
     try:
         await ctx.plugin(subprocess)
+        await ctx.plugin(sandbox)
         await ctx.plugin(sandbox_policy, {"mode": "danger-full-access"})
         await ctx.plugin(row, config or {})
         yield ctx

@@ -22,6 +22,11 @@ FILES = {"cwd": None, "diffBasisMaxBytes": 10 * MIB}
 KEYS: dict[str, dict[str, Any]] = {
     "agent": {},
     "agent-default-model": {"provider": REQUIRED, "model": REQUIRED, "reasoningEffort": None},
+    "agent-instructions": {
+        "maxBytes": REQUIRED, "maxSourceBytes": MIB, "projectRootMarkers": [".git"],
+        "instructionFileCandidates": ["AGENTS.md", "CLAUDE.md"],
+        "localInstructionFileCandidates": ["AGENTS.local.md", "CLAUDE.local.md"], "dshHome": None,
+    },
     "agent-loop": {"agents": [], "maxParallelToolCalls": 10},
     "approval": {"policy": "ask"},
     "bash-local": SHELL,
@@ -61,7 +66,14 @@ KEYS: dict[str, dict[str, Any]] = {
         "thresholds": [3, 5, 8], "argumentsPreviewChars": 500, "include": [], "exclude": [],
         "blockAt": None, "endTurnAt": None,
     },
-    "sandbox-policy": {"mode": "read-only", "workspaceRoot": None},
+    "sandbox": {
+        "probeTimeoutMs": 5000, "requireFull": False, "checkAtStart": True, "runnerCommand": [],
+        "runnerFailureSignatures": [],
+    },
+    "sandbox-policy": {
+        "mode": "read-only", "workspaceRoot": None, "extraRoots": [], "protectedPaths": [],
+        "hiddenPaths": [], "network": True,
+    },
     "session": {},
     "session-checkpoint-policy": {},
     "session-composition": {},

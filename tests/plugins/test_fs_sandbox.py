@@ -111,8 +111,8 @@ async def test_an_ancestor_that_becomes_a_link_after_resolving_is_denied(
 async def test_a_workspace_given_through_a_link_is_allowed(outside: Path) -> None:
     (outside / "real").mkdir()
     (outside / "alias").symlink_to("real")
-    workspace = outside / "alias"
-    async with mounted(workspace, ROWS, policy=FixedPolicy("workspace-write", str(workspace))) as kit:
+    policy = FixedPolicy("workspace-write", str(outside / "real"))  # as the policy row makes it canonical
+    async with mounted(outside / "alias", ROWS, policy=policy) as kit:
         assert "Created file" in await kit.text("write", file_path="x", content="x")
 
     assert (outside / "real" / "x").read_text() == "x"

@@ -12,6 +12,7 @@ from dsh.session.header import SessionHeader
 from dsh.session.log import Session
 from dsh.session.store import SESSION_CREATED
 from tests.aio import aio
+from tests.sandboxes import no_sandbox
 
 FULL = "danger-full-access"
 PAIR = {"sandbox": FULL, "approval": "never"}
@@ -19,6 +20,7 @@ PAIR = {"sandbox": FULL, "approval": "never"}
 
 async def mounted(config: Any = None, *, policy: str = "never") -> Context:
     ctx = Context()
+    await ctx.plugin(no_sandbox)
     await ctx.plugin(sandbox_policy, {"mode": FULL})
     await ctx.plugin(approval, {"policy": policy})
     await ctx.plugin(permission, config)

@@ -17,12 +17,12 @@ from dsh.capabilities.sandbox import SANDBOX_MODES, SANDBOX_POLICY, SandboxMode
 from dsh.kernel import Context, resolve_config
 from dsh.plugins import approval, commands, permission, sandbox_policy
 from dsh.plugins.permission.presets import Presets
-from dsh.plugins.sandbox_policy import SandboxPolicies
 from dsh.session.error import ReentrantAppend
 from dsh.session.header import SessionHeader
 from dsh.session.log import Session
 from tests.agent.kit import Loop, data_of, loop, text, types
 from tests.aio import aio
+from tests.sandboxes import any_sandbox, no_sandbox
 
 FULL: SandboxMode = "danger-full-access"
 TABLE: dict[str, Any] = {
@@ -34,28 +34,17 @@ TABLE: dict[str, Any] = {
 PINNED = ["permission/preset", "sandbox/mode", "approval/policy"]
 
 
-class AnyMode(SandboxPolicies):
-    """Keeps every mode, as a composition with a sandbox does."""
-
-    @property
-    def supported_modes(self) -> Any:
-        return SANDBOX_MODES
-
-
-def confining(ctx: Context) -> None:
-    ctx.provide(SANDBOX_POLICY, AnyMode(FULL, "/ws"))
-
-
 @asynccontextmanager
 async def presets(*, any_mode: bool = False, pins: bool = True) -> AsyncIterator[tuple[Loop, Agent]]:
     """A live agent under preset `open`."""
-    rows: list[Any] = [(approval, {"policy": "never"}), (commands, {})]
-    if not any_mode:
-        rows.insert(0, (sandbox_policy, {"mode": FULL}))
+    rows: list[Any] = [
+        (any_sandbox if any_mode else no_sandbox, {}),
+        (sandbox_policy, {"mode": FULL}),
+        (approval, {"policy": "never"}),
+        (commands, {}),
+    ]
     last = (permission, {"presets": TABLE})
-    async with loop(
-        text("bye"), rows=[*rows, last] if pins else rows, first=confining if any_mode else None
-    ) as run:
+    async with loop(text("bye"), rows=[*rows, last] if pins else rows) as run:
         agent = await run.agent()
         if not pins:
             run.ctx.plugin(*last)
@@ -282,14 +271,13 @@ async def test_the_command_says_what_is_wrong(line: str, told: str) -> None:
 
 @aio
 async def test_the_command_is_there_only_with_the_row_of_commands() -> None:
-    async with loop(
-        text("bye"),
-        rows=[
-            (sandbox_policy, {"mode": FULL}),
-            (approval, {"policy": "never"}),
-            (permission, {"presets": TABLE}),
-        ],
-    ) as run:
+    rows: list[Any] = [
+        (no_sandbox, {}),
+        (sandbox_policy, {"mode": FULL}),
+        (approval, {"policy": "never"}),
+        (permission, {"presets": TABLE}),
+    ]
+    async with loop(text("bye"), rows=rows) as run:
         assert run.ctx.get(PERMISSIONS) is not None
         run.ctx.plugin(commands)
         for _ in range(5):
@@ -318,7 +306,8 @@ class Told:
 async def over(seed: list[tuple[str, Any]]) -> tuple[Context, Presets, Told]:
     ctx = Context()
     await ctx.plugin(approval, {"policy": "never"})
-    confining(ctx)
+    await ctx.plugin(any_sandbox)
+    await ctx.plugin(sandbox_policy, {"mode": FULL})
     table = resolve_config(permission.Config, {"presets": TABLE}).presets
     sandbox, decides = ctx.get(SANDBOX_POLICY), ctx.get(APPROVAL)
     assert sandbox is not None and decides is not None

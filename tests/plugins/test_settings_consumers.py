@@ -28,6 +28,7 @@ from tests.aio import aio
 from tests.contract.providers import SHELLS, provider
 from tests.plugins.settings_kit import Options
 from tests.plugins.wire import against, text_of, wire
+from tests.sandboxes import no_sandbox
 
 FULL = "danger-full-access"
 
@@ -297,6 +298,7 @@ async def permissions(
         ctx.provide(LAUNCH_ENVIRONMENT, Environment(environ, []))
         service, store = provide(ctx, **({} if section is None else {"permission": section}))
         await service
+        await ctx.plugin(no_sandbox)
         await ctx.plugin(sandbox_policy, {"mode": FULL})
         await ctx.plugin(approval, {"policy": "never"})
         await ctx.plugin(permission, {"presets": PRESETS, **config})

@@ -20,17 +20,14 @@ def writable_roots(policy: SandboxPolicy) -> tuple[str, ...]:
     """
     if policy.mode != "workspace-write":
         return ()
-    roots = (*_projects(policy), *((policy.temp_folder,) if policy.temp_folder else ()))
-    return tuple(dict.fromkeys(os.path.realpath(root) for root in roots))
+    return tuple(dict.fromkeys((*_projects(policy), *((policy.temp_folder,) if policy.temp_folder else ()))))
 
 
 def protected_paths(policy: SandboxPolicy) -> tuple[str, ...]:
     """What may not be changed although it lies in a writable root. Absolute; whether it exists or not."""
     if policy.mode != "workspace-write":
         return ()
-    named = [
-        os.path.join(os.path.realpath(root), name) for root in _projects(policy) for name in PROTECTED_NAMES
-    ]
+    named = [os.path.join(root, name) for root in _projects(policy) for name in PROTECTED_NAMES]
     roots = writable_roots(policy)
     more = [path for path in policy.protected_paths if any(is_within(root, path) for root in roots)]
     return tuple(dict.fromkeys((*named, *more)))
@@ -42,7 +39,7 @@ def may_change(policy: SandboxPolicy, key: str) -> bool:
         return True
     if not any(is_contained(root, key) for root in writable_roots(policy)):
         return False
-    return not is_hidden(policy, key) and not any(is_contained(path, key) for path in protected_paths(policy))
+    return not is_hidden(policy, key) and not any(_covers(path, key) for path in protected_paths(policy))
 
 
 def _projects(policy: SandboxPolicy) -> tuple[str, ...]:
@@ -53,15 +50,23 @@ def is_hidden(policy: SandboxPolicy, key: str) -> bool:
     """Whether a policy keeps a canonical path from being read. Only what confines hides anything."""
     if policy.mode == "danger-full-access":
         return False
-    return any(is_contained(path, key) for path in policy.hidden_paths)
+    return any(_covers(path, key) for path in policy.hidden_paths)
+
+
+def _covers(path: str, key: str) -> bool:
+    """As `is_contained`, of `path` and of what it leads to if it is a link."""
+    return is_contained(path, key) or is_contained(os.path.realpath(path), key)
 
 
 def is_contained(root: str, key: str) -> bool:
-    """Whether a canonical path lies at or below `root`, by spelling or by the identity of an ancestor."""
+    """Whether a canonical path lies at or below `root`, by spelling or by the identity of an ancestor.
+
+    A root that is a link contains nothing: what a command has put in a root's place is not followed.
+    """
     if is_within(root, key):
         return True
     try:
-        wanted = os.stat(root)
+        wanted = os.lstat(root)
     except OSError:
         return False
     at = key

@@ -1,0 +1,53 @@
+"""Stand-ins for the `sandbox` service, where a test is not about walls."""
+
+from collections.abc import Sequence
+
+from dsh.capabilities.sandbox import (
+    SANDBOX,
+    BackendReport,
+    Confined,
+    Sandbox,
+    SandboxMode,
+    SandboxPolicy,
+    SandboxUnavailable,
+)
+from dsh.kernel import Context
+
+
+class NoSandbox:
+    """Confines nothing, on a platform that has no way to do so, or one that has but none that works."""
+
+    def __init__(self, *, has_backends: bool = False) -> None:
+        self.has_backends = has_backends
+
+    async def confine(
+        self,
+        argv: Sequence[str],
+        policy: SandboxPolicy,
+        *,
+        cwd: str | None = None,
+        status_fd: int | None = None,
+    ) -> Confined:
+        raise SandboxUnavailable(f"nothing confines {policy.mode} here")
+
+    async def require(self, mode: SandboxMode) -> None:
+        if mode != "danger-full-access" and not self.has_backends:
+            raise SandboxUnavailable(f"no sandbox here can keep mode {mode!r}", hint="install one")
+
+    def doubt(self) -> None:
+        raise AssertionError("no command has run")
+
+    async def backends(self) -> list[BackendReport]:
+        return []
+
+
+def no_sandbox(ctx: Context) -> None:
+    """A row that provides the platform without backends."""
+    service: Sandbox = NoSandbox()
+    ctx.provide(SANDBOX, service)
+
+
+def any_sandbox(ctx: Context) -> None:
+    """A row that provides a platform where every mode is promised, and no command can run."""
+    service: Sandbox = NoSandbox(has_backends=True)
+    ctx.provide(SANDBOX, service)
