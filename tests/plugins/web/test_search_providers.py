@@ -19,7 +19,7 @@ from dsh.plugins import web_search_deepseek, web_search_exa, web_search_perplexi
 from dsh.session.projection.price import Price
 from tests.aio import aio
 from tests.llm.wire_server import Play, WireServer, response, saying, serving
-from tests.plugins.web.kit import agent, environment, json_response, mounted, query, with_provider
+from tests.plugins.web.kit import agent, environment, json_response, query, with_provider
 
 KEY = "secret-key-0123456789"
 ROWS: dict[str, tuple[ModuleType, str, str]] = {
@@ -361,7 +361,5 @@ async def test_a_search_that_found_nothing_is_none() -> None:
 @pytest.mark.parametrize("config", [{"maxUses": 0}, {"model": ""}, {"maxTokens": 0}, {"fetch": 1}])
 @aio
 async def test_wrong_options_are_refused(config: dict[str, Any]) -> None:
-    ctx, _ = await mounted()
     with pytest.raises(CompositionError):
-        await ctx.plugin(web_search_deepseek, config)
-    await ctx.dispose()
+        await with_provider(web_search_deepseek, config, {})
