@@ -5,10 +5,22 @@ every context: at the interpreter's exit, and in the watchdog thread right befor
 """
 
 import atexit
+import contextlib
 import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
+
+
+class SeenProcess(NamedTuple):
+    """A process as /proc shows it."""
+
+    pid: str
+    state: str
+    group: int
+    session: int
+
 
 _live: set["ProcessGroup"] = set()
 
@@ -63,6 +75,35 @@ class ProcessGroup:
         _live.discard(self)
 
 
+class ProcessSession(ProcessGroup):
+    """All groups of the session that one child leads: a shell with a terminal makes one for each job."""
+
+    def exists(self) -> bool:
+        if self.gone or (self.leader_reaped and _answers(os.kill, self.pgid)):
+            return super().exists()
+        seen = self.members()
+        if seen is None:
+            return super().exists()
+        if not seen:
+            self._seen_gone()
+        return bool(seen)
+
+    def is_alive(self) -> bool:
+        return self.exists() and any(one.state not in "ZX" for one in self.members() or ())
+
+    def members(self) -> list[SeenProcess] | None:
+        """The processes of the session; None where the system does not show them."""
+        seen = _look(self._proc)
+        return None if seen is None else [one for one in seen if one.session == self.pgid]
+
+    def signal(self, number: signal.Signals) -> None:
+        if not self.exists():
+            return
+        for group in {self.pgid, *(one.group for one in self.members() or ())}:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, number)
+
+
 def live() -> tuple[ProcessGroup, ...]:
     """The groups that may still have members."""
     return tuple(_live)
@@ -89,19 +130,24 @@ def _answers(send: Callable[[int, int], None], number: int) -> bool:
 
 def _members(proc: str, pgid: int) -> dict[str, str] | None:
     """The members' state letters by process id; None where `proc` does not show even ourselves."""
+    found = _look(proc)
+    return None if found is None else {one.pid: one.state for one in found if one.group == pgid}
+
+
+def _look(proc: str) -> list[SeenProcess] | None:
+    """All processes; None where `proc` does not show even ourselves."""
     try:
         entries = [entry for entry in os.listdir(proc) if entry.isdigit()]  # noqa: PTH208
     except OSError:
         return None
     if str(os.getpid()) not in entries:
         return None
-    states: dict[str, str] = {}
+    seen = []
     for entry in entries:
         try:
             stat = Path(proc, entry, "stat").read_bytes()
         except OSError:
             continue
         fields = stat.rpartition(b")")[2].split()
-        if int(fields[2]) == pgid:
-            states[entry] = fields[0].decode()
-    return states
+        seen.append(SeenProcess(entry, fields[0].decode(), int(fields[2]), int(fields[3])))
+    return seen

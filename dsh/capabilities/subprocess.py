@@ -143,11 +143,69 @@ class ProcessHandle(Protocol):
         """Return when the whole group is gone; False when it was terminated and would not go."""
 
 
+class TerminalSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A process to start on a terminal of its own. It dies with this program."""
+
+    argv: Sequence[str]
+    cwd: str
+    """Absolute; must be a directory."""
+    grace_ms: int
+    """From SIGTERM to SIGKILL."""
+    max_bytes: int
+    """Kept of its output in memory."""
+    env: Mapping[str, str | None] = msgspec.field(default_factory=dict)
+    """Over the scrubbed parent environment; None removes a name."""
+    columns: int = 200
+    rows: int = 50
+
+
+class Terminal(Protocol):
+    """A started process on a pseudo-terminal, and everything in its session.
+
+    The terminal does not echo, changes no line ends and, at first, gives input on as it comes.
+    """
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def output(self) -> CollectedStream: ...
+
+    @property
+    def done(self) -> Awaitable[ExitStatus]:
+        """As `ProcessHandle.done`."""
+
+    async def write(self, data: bytes) -> None:
+        """Type this. An interrupt or an end of input is the byte that stands for it, in line mode."""
+
+    def set_lines(self, is_in_lines: bool) -> None:
+        """Whether programs get whole lines, of at most 4,096 bytes, and the end of input can be typed."""
+
+    async def changed(self, offset: int) -> None:
+        """Return when there is output beyond the offset, or no more will come."""
+
+    def waits_for_input(self) -> bool | None:
+        """Whether a process of the session waits to read from the terminal; None if that cannot be seen."""
+
+    def terminate(self) -> None:
+        """As `ProcessHandle.terminate`, for the whole session."""
+
+    async def wait_for_exit(self) -> bool:
+        """As `ProcessHandle.wait_for_exit`."""
+
+
 class Subprocess(Protocol):
     """The service."""
 
     def spawn(self, spec: SpawnSpec) -> ProcessHandle:
         """Start the process in a session of its own.
+
+        Raises:
+            SpawnError: it could not be started; nothing runs.
+        """
+
+    def spawn_terminal(self, spec: TerminalSpec) -> Terminal:
+        """Start the process on a terminal, in a session of its own.
 
         Raises:
             SpawnError: it could not be started; nothing runs.

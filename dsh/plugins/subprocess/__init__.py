@@ -17,8 +17,9 @@ from pathlib import Path
 import msgspec
 
 from dsh.capabilities.bounds import MAX_TIMER_MS
-from dsh.capabilities.subprocess import SUBPROCESS, SpawnError, SpawnSpec
-from dsh.kernel import Context, Service
+from dsh.capabilities.subprocess import SUBPROCESS, SpawnError, SpawnSpec, Terminal, TerminalSpec
+from dsh.kernel import CancelToken, Context, Service
+from dsh.plugins.subprocess.child import Child
 from dsh.plugins.subprocess.collector import SpillFolder
 from dsh.plugins.subprocess.process import Process
 
@@ -69,7 +70,7 @@ class SubprocessService(Service):
         super().__init__(ctx)
         self._config = config
         self._folder = SpillFolder()
-        self._processes: set[Process] = set()
+        self._children: set[Child] = set()
         self._hidden: dict[str, int] = {}
         self._is_closed = False
         _hear_of_children()
@@ -84,25 +85,36 @@ class SubprocessService(Service):
         self.ctx.effect(lambda: undo, f"hidden variable {name}")
 
     def spawn(self, spec: SpawnSpec) -> Process:
+        self._check(spec, spec.signal)
+        process = Process(spec, self._environment(spec.env), self._folder)
+        self._children.add(process)
+        return process
+
+    def spawn_terminal(self, spec: TerminalSpec) -> Terminal:
+        from dsh.plugins.subprocess.terminal import TerminalChild  # few need it
+
+        self._check(spec, None)
+        child = TerminalChild(spec, self._environment(spec.env), self._folder)
+        self._children.add(child)
+        return child
+
+    def _check(self, spec: SpawnSpec | TerminalSpec, token: CancelToken | None) -> None:
         if not spec.argv or not spec.argv[0]:
             raise SpawnError("cannot start a process without a program name")
         if not 0 < spec.grace_ms <= MAX_TIMER_MS:
             raise SpawnError(f"grace_ms must be between 1 and {MAX_TIMER_MS}, got {spec.grace_ms}")
-        if self._is_closed or (spec.signal is not None and spec.signal.cancelled):
+        if self._is_closed or (token is not None and token.cancelled):
             why = "the run is ending" if self._is_closed else "it was cancelled before"
             raise SpawnError(f"cannot start {spec.argv[0]!r}: {why}")
         if not Path(spec.cwd).is_dir():
             raise SpawnError(f"cannot start {spec.argv[0]!r}: {spec.cwd!r} is not a directory")
-        self._processes = {process for process in self._processes if not process.is_over}
-        process = Process(spec, self._environment(spec), self._folder)
-        self._processes.add(process)
-        return process
+        self._children = {child for child in self._children if not child.is_over}
 
-    def _environment(self, spec: SpawnSpec) -> dict[str, str]:
+    def _environment(self, explicit: Mapping[str, str | None]) -> dict[str, str]:
         env = scrubbed(
             os.environ, frozenset(name for name, count in self._hidden.items() if count), self._config
         )
-        for name, value in spec.env.items():
+        for name, value in explicit.items():
             if value is None:
                 env.pop(name, None)
             else:
@@ -111,7 +123,7 @@ class SubprocessService(Service):
 
     async def _end_all(self) -> None:
         self._is_closed = True
-        running = tuple(self._processes)
+        running = tuple(self._children)
         for process in running:
             process.terminate()
         ended = await asyncio.gather(*(p.wait_for_exit() for p in running), return_exceptions=True)
@@ -120,7 +132,7 @@ class SubprocessService(Service):
                 why = f": {outcome}" if isinstance(outcome, BaseException) else ""
                 self.owner_ctx.logger.error("process group %d could not be ended%s", process.pid, why)
             process.close()
-        self._processes.clear()
+        self._children.clear()
 
 
 def _hear_of_children() -> None:

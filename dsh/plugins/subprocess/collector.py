@@ -116,6 +116,11 @@ class Collector:
         if self._spill_path is not None:
             self._folder.keep(self._spill_path, self._total)
 
+    @property
+    def total(self) -> int:
+        """Bytes that came in so far."""
+        return self._total
+
     def read(self) -> Captured:
         return self.read_from(0)
 

@@ -1,14 +1,17 @@
 """How a child is started: its pipes, the launcher that lets it die with us, and why it could not be."""
 
 import errno
+import fcntl
 import os
 import shutil
+import struct
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 from dsh.capabilities import launcher
-from dsh.capabilities.subprocess import SpawnError, SpawnSpec
+from dsh.capabilities.subprocess import SpawnError, SpawnSpec, TerminalSpec
 
 HAS_LAUNCHER = sys.platform == "linux"
 """Elsewhere no system call ties a child to our life."""
@@ -32,6 +35,49 @@ def started(spec: SpawnSpec, env: dict[str, str]) -> tuple[subprocess.Popen[byte
         raise
     finally:
         os.close(theirs)
+
+
+def started_on_terminal(spec: TerminalSpec, env: dict[str, str]) -> tuple[subprocess.Popen[bytes], int, int]:
+    """The child, the descriptor of the terminal's other side, and that of the launcher's report.
+
+    Raises:
+        SpawnError: it could not be started; nothing runs.
+    """
+    _check_program(spec, env)
+    opened: list[int] = []
+    try:
+        ours, theirs = os.openpty()
+        opened += [ours, theirs]
+        _make_plain(ours, spec)
+        report, telling = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        opened += [report, telling]
+        argv = launcher.command(list(spec.argv), status_fd=telling, has_terminal=True)
+        popen = subprocess.Popen(
+            argv,
+            cwd=spec.cwd,
+            env=env,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+            pass_fds=(telling,),
+        )
+        opened = [theirs, telling]
+        return popen, ours, report
+    except (OSError, ValueError) as error:
+        raise _error(spec, _why(error, spec)) from error
+    finally:
+        for fd in opened:
+            os.close(fd)
+
+
+def _make_plain(terminal: int, spec: TerminalSpec) -> None:
+    os.set_blocking(terminal, False)
+    attributes = termios.tcgetattr(terminal)
+    attributes[1] &= ~termios.OPOST
+    attributes[3] &= ~(termios.ECHO | termios.ICANON)
+    termios.tcsetattr(terminal, termios.TCSANOW, attributes)
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", spec.rows, spec.columns, 0, 0))
 
 
 def failure(report: int) -> str | None:
@@ -62,7 +108,7 @@ def _popen(
         raise _error(spec, _why(error, spec)) from error
 
 
-def _check_program(spec: SpawnSpec, env: dict[str, str]) -> None:
+def _check_program(spec: SpawnSpec | TerminalSpec, env: dict[str, str]) -> None:
     """Say at once what the launcher could only say later."""
     name = spec.argv[0]
     try:
@@ -80,11 +126,11 @@ def _check_program(spec: SpawnSpec, env: dict[str, str]) -> None:
         raise _error(spec, _why(error, spec)) from error
 
 
-def _error(spec: SpawnSpec, why: str) -> SpawnError:
+def _error(spec: SpawnSpec | TerminalSpec, why: str) -> SpawnError:
     return SpawnError(f"cannot start {spec.argv[0]!r}: {why}")
 
 
-def _why(error: OSError | ValueError, spec: SpawnSpec) -> str:
+def _why(error: OSError | ValueError, spec: SpawnSpec | TerminalSpec) -> str:
     if isinstance(error, UnicodeError):
         return "an argument or a variable is not valid Unicode"
     if isinstance(error, ValueError):
