@@ -1,5 +1,6 @@
 """The rows of the file tools, mounted on a real kernel over a real directory, with a call in one line."""
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -45,7 +46,7 @@ class FixedPolicy:
     def __init__(self, mode: SandboxMode, root: str) -> None:
         self.default_mode: SandboxMode = mode
         self.supported_modes = SANDBOX_MODES
-        self.root = root
+        self.root = os.path.realpath(root)
 
     def resolve(self, session: Session | None = None, mode: SandboxMode | None = None) -> SandboxPolicy:
         return SandboxPolicy(mode or self.default_mode, self.root)

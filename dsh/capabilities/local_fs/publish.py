@@ -84,9 +84,8 @@ def publish(
         OSError: nothing has changed, but for parent directories that were made.
     """
     parent, name = os.path.split(path)
-    if old is None:
-        os.makedirs(parent, exist_ok=True)
-    with _staged(parent, name, data, old) as staged:
+    directory = open_folder(parent, make=old is None)
+    with _staged(directory, name, data, old) as staged:
         halt.check()
         confirm()
         before = os.fstat(staged.fd)
@@ -110,10 +109,47 @@ def _published_version(fd: int, before: os.stat_result) -> str:
     return version_of(before if touched and now.st_ino == before.st_ino else now)
 
 
+_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+def open_folder(path: str, *, make: bool = False) -> int:
+    """A descriptor of the directory with this canonical path, for work relative to it.
+
+    No link is followed on the way: a part of the path that was swapped for one after the path was judged
+    leads nowhere. With `make` what is missing is made, with the umask's mode.
+
+    Raises:
+        OSError: a part is no directory, or may not be searched.
+    """
+    if not hasattr(os, "O_PATH"):  # there, opening asks for more than the right to pass
+        if make:
+            os.makedirs(path, exist_ok=True)
+        return os.open(path, _FOLDER)
+    fd = os.open("/", _FOLDER)
+    for name in filter(None, path.split("/")):
+        try:
+            below = _folder_in(fd, name, make=make)
+        finally:
+            os.close(fd)
+        fd = below
+    return fd
+
+
+def _folder_in(fd: int, name: str, *, make: bool) -> int:
+    try:
+        return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=fd)
+    except FileNotFoundError:
+        if not make:
+            raise
+    with contextlib.suppress(FileExistsError):  # somebody else was faster
+        os.mkdir(name, dir_fd=fd)
+    return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=fd)
+
+
 @contextlib.contextmanager
-def _staged(parent: str, name: str, data: bytes, old: os.stat_result | None) -> Iterator[Staged]:
+def _staged(directory: int, name: str, data: bytes, old: os.stat_result | None) -> Iterator[Staged]:
+    """Takes over the descriptor of the directory."""
     with contextlib.ExitStack() as undo:
-        directory = os.open(parent, getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
         undo.callback(os.close, directory)
         staging_name = f".{_short(name)}.{os.getpid()}.{uuid.uuid4().hex}.tmpdir"
         os.mkdir(staging_name, 0o700, dir_fd=directory)
@@ -129,12 +165,12 @@ def _staged(parent: str, name: str, data: bytes, old: os.stat_result | None) -> 
         undo.callback(_unlink, staged)
         write_all(fd, data)
         if old is not None:
-            _keep_metadata(parent, staged, old)
+            _keep_metadata(staged, old)
         os.fsync(fd)
         yield staged
 
 
-def _keep_metadata(parent: str, staged: Staged, old: os.stat_result) -> None:
+def _keep_metadata(staged: Staged, old: os.stat_result) -> None:
     now, mode = os.fstat(staged.fd), stat.S_IMODE(old.st_mode)
     if (now.st_uid, now.st_gid) != (old.st_uid, old.st_gid):
         try:
@@ -145,10 +181,11 @@ def _keep_metadata(parent: str, staged: Staged, old: os.stat_result) -> None:
             mode &= ~(stat.S_ISUID | stat.S_ISGID)  # these belong to the owner that could not be kept
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
-            path = os.path.join(parent, staged.name)
-            for attribute in os.listxattr(path):
+            path = f"/proc/self/fd/{staged.directory}/{staged.name}"
+            for attribute in os.listxattr(path, follow_symlinks=False):
                 if attribute.startswith(_XATTRS):
-                    os.setxattr(staged.fd, attribute, os.getxattr(path, attribute))
+                    value = os.getxattr(path, attribute, follow_symlinks=False)
+                    os.setxattr(staged.fd, attribute, value)
     os.fchmod(staged.fd, mode)
 
 
