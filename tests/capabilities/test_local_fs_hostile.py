@@ -167,8 +167,9 @@ while True:
     shape = dice.choice(("text", "rename", "gone", "folder", "fifo", "link", "away"))
     try:
         if shape == "text":
-            with open(path, "wb") as file:
-                file.write(b"theirs old\\n")
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            os.write(file, b"theirs old\\n")
+            os.close(file)
         elif shape == "rename":
             with open(spare, "wb") as file:
                 file.write(b"theirs old\\n")
