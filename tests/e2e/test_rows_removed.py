@@ -44,7 +44,7 @@ NEEDED = {
 }  # fmt: skip
 """The rows that then wait, by the row that is gone."""
 DISPENSABLE = [
-    "timer", "llm-openai", "llm-anthropic", "model-catalogue", "llm-retry", "credentials",
+    "agent-instructions", "timer", "llm-openai", "llm-anthropic", "model-catalogue", "llm-retry", "credentials",
     "settings", "session-title", "session-title-llm",
     "session-persistence-jsonl", "session-checkpoint-policy", "session-stats",
     "session-projection-cache", "session-composition", "session-query-sqlite", "session-telemetry-otel",
