@@ -15,7 +15,9 @@ SHOWN_LINES = 20
 """Matches of an ambiguous edit that are named by their lines."""
 
 
-def splice(text: str, edit: FsEditRequest, shown: str, *, name: str = "old_string") -> str:
+def splice(
+    text: str, edit: FsEditRequest, shown: str, *, name: str = "old_string", with_lines: bool = False
+) -> str:
     """The text after the edit. Pure.
 
     A line break inside the new string takes the ending of the first line break inside the match, else of
@@ -24,9 +26,11 @@ def splice(text: str, edit: FsEditRequest, shown: str, *, name: str = "old_strin
     Args:
         shown: the path, for messages.
         name: what the caller calls the old string.
+        with_lines: whether an ambiguous edit is told with the lines of the matches, for a caller that
+            cannot ask for all of them to be replaced.
 
     Raises:
-        FsError: `FS_EDIT_NOT_FOUND`, or `FS_AMBIGUOUS_EDIT` with the number of matches and their lines.
+        FsError: `FS_EDIT_NOT_FOUND`, or `FS_AMBIGUOUS_EDIT` with the number of matches.
     """
     old, new = normalized(edit.old_string), normalized(edit.new_string)
     if not old:
@@ -39,10 +43,11 @@ def splice(text: str, edit: FsEditRequest, shown: str, *, name: str = "old_strin
             f'{name} was not found in "{shown}"; it must match the file exactly, white space included',
         )
     if count > 1 and not edit.replace_all:
+        where = f" ({_lines(flat, old, count)})" if with_lines else ""
+        instead = "" if with_lines else " or set replace_all to true"
         raise FsError(
             "FS_AMBIGUOUS_EDIT",
-            f'{name} matched {count} times in "{shown}" ({_lines(flat, old, count)}); '
-            f"provide a more specific {name}" + _OR_ALL.get(name, ""),
+            f'{name} matched {count} times in "{shown}"{where}; provide a more specific {name}{instead}',
         )
     breaks = _Breaks(text, flat)
     pieces, done = [], 0
@@ -53,9 +58,6 @@ def splice(text: str, edit: FsEditRequest, shown: str, *, name: str = "old_strin
         done = breaks.raw(end)
     pieces.append(text[done:])
     return "".join(pieces)
-
-
-_OR_ALL = {"old_string": " or set replace_all to true"}
 
 
 def insert_lines(text: str, after_line: int, new: str) -> str:

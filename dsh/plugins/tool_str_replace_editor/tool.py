@@ -209,7 +209,7 @@ async def _str_replace(call: _Call) -> str:
         raise ToolError("old_str must not be empty")
     info = await call.file()
     edit = FsEditRequest(old, new)
-    text = splice(await call.text(), edit, call.shown, name="old_str")
+    text = splice(await call.text(), edit, call.shown, name="old_str", with_lines=True)
     outcome = await call.write(text, ReplaceIfVersion((intent or info).version))
     return _done(f"File changed: {call.shown}", outcome)
 
