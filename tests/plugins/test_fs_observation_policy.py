@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from dsh.plugins import fs_local, tool_fs
+from dsh.plugins import fs_local, fs_observation_policy, tool_fs
+from dsh.session.header import SessionHeader
+from dsh.session.log import Session
 from dsh.tools.execution import ToolFailure
 from tests.aio import aio
 from tests.plugins.files import Kit, Owner, mounted, text_of
@@ -149,3 +151,115 @@ async def test_a_failed_call_leaves_the_observation_as_it_was(tmp_path: Path) ->
 
 async def _ambiguous(kit: Kit) -> str | None:
     return await kit.code("edit", file_path="f", old_string="x", new_string="y")
+
+
+def observations(session: Session) -> list[Any]:
+    return [event.data for event in session.select("fs/observation")]
+
+
+async def as_resumed(kit: Kit) -> Owner:
+    """The session of the kit as another process finds it, in its log alone."""
+    found = Session(SessionHeader(id="s", created_at=1, cwd=str(kit.workspace)))
+    for event in kit.owner.session.events():
+        found.load(event)
+    owner = Owner(kit.ctx, str(kit.workspace))
+    owner.session = found
+    return owner
+
+
+@aio
+async def test_each_new_version_is_logged_once_and_others_may_pass_over_it(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("1")
+    async with mounted(tmp_path) as kit:
+        for _ in range(3):
+            await kit.run("read", file_path="f")
+        await kit.run("edit", file_path="f", old_string="1", new_string="2")
+        await kit.run("read", file_path="f")
+        await kit.run("read", file_path="missing")
+        session = kit.owner.session
+
+    events = list(session.select("fs/observation"))
+    assert len(events) == 2
+    assert all(event.ignorable for event in events)
+    assert {event.data["targetKey"] for event in events} == {str(tmp_path.resolve() / "f")}
+    assert all(event.data.keys() == {"targetKey", "version"} for event in events)
+
+
+@pytest.mark.parametrize("tool", ["write", "edit"])
+@aio
+async def test_a_resumed_session_knows_what_it_has_seen(tmp_path: Path, tool: str) -> None:
+    (tmp_path / "f").write_text("old")
+    arguments: dict[str, Any] = (
+        {"content": "new"} if tool == "write" else {"old_string": "old", "new_string": "new"}
+    )
+    async with mounted(tmp_path) as kit:
+        await kit.run("read", file_path="f")
+        later = await as_resumed(kit)
+
+        result = await kit.run(tool, owner=later, file_path="f", **arguments)
+
+        assert not result.is_error, text_of(result)
+        assert len(observations(later.session)) == 2
+    assert (tmp_path / "f").read_text() == "new"
+
+
+@aio
+async def test_what_has_changed_meanwhile_was_not_seen(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("old")
+    (tmp_path / "g").write_text("old")
+    async with mounted(tmp_path) as kit:
+        await kit.run("read", file_path="f")
+        await kit.run("read", file_path="g")
+        later = await as_resumed(kit)
+        await asyncio.sleep(0.01)
+        change(tmp_path / "f", "old too")
+        (tmp_path / "g").unlink()
+
+        for name in ("f", "g"):
+            result = await kit.run("edit", owner=later, file_path=name, old_string="old", new_string="x")
+            assert isinstance(result, ToolFailure)
+            assert result.code == "FS_NOT_OBSERVED"
+        made = await kit.run("write", owner=later, file_path="g", content="new")
+        assert not made.is_error, text_of(made)
+
+    assert (tmp_path / "f").read_text() == "old too"
+
+
+@aio
+async def test_the_row_mounted_again_knows_what_was_seen(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("old")
+    async with mounted(tmp_path, ((fs_local, {}), (tool_fs, {}))) as kit:
+        row = await kit.ctx.plugin(fs_observation_policy)
+        await kit.run("read", file_path="f")
+        await row.dispose()
+        await kit.ctx.plugin(fs_observation_policy)
+
+        result = await kit.run("edit", file_path="f", old_string="old", new_string="new")
+
+        assert not result.is_error, text_of(result)
+
+
+@aio
+async def test_an_event_of_this_name_that_is_none_of_ours_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("old")
+    async with mounted(tmp_path) as kit:
+        others: list[Any] = [None, [], {}, {"targetKey": 1, "version": "x"}, {"targetKey": "/f"}]
+        for data in others:
+            kit.owner.session.append("fs/observation", data, ignorable=True)
+
+        assert await kit.code("edit", file_path="f", old_string="old", new_string="x") == "FS_NOT_OBSERVED"
+
+
+@aio
+async def test_a_name_that_no_log_can_hold_is_seen_for_this_life_only(tmp_path: Path) -> None:
+    name = b"caf\xe9".decode("utf-8", "surrogateescape")
+    try:
+        (tmp_path / name).write_text("old")
+    except OSError:
+        pytest.skip("this file system wants names in UTF-8")
+    async with mounted(tmp_path) as kit:
+        await kit.run("read", file_path=name)
+        result = await kit.run("edit", file_path=name, old_string="old", new_string="new")
+
+        assert not result.is_error, text_of(result)
+        assert observations(kit.owner.session) == []
