@@ -181,8 +181,8 @@ class Terminal(Protocol):
     def set_lines(self, is_in_lines: bool) -> None:
         """Whether programs get whole lines, of at most 4,096 bytes, and the end of input can be typed."""
 
-    async def changed(self, offset: int) -> None:
-        """Return when there is output beyond the offset, or no more will come."""
+    async def changed(self, offset: int) -> bool:
+        """Wait for output beyond the offset; False if none will come."""
 
     def waits_for_input(self) -> bool | None:
         """Whether a process of the session waits to read from the terminal; None if that cannot be seen."""

@@ -352,3 +352,21 @@ async def test_a_command_that_the_system_does_not_let_go_of_is_told() -> None:
         shown = tool_bash.Bash(ctx, shell).render({}, value)
 
         assert shown == f"(no output)\n{UNKILLABLE_NOTE}\n[timed out after 10ms]"
+
+
+@aio
+async def test_a_read_only_workspace_in_a_hidden_place_can_be_read(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("here\n")
+    async with machine() as ctx:
+        shell = ctx.get(SHELL)
+        assert shell is not None
+        policy = SandboxPolicy(mode="read-only", workspace_root=str(tmp_path))
+        try:
+            result = await shell.run(
+                ShellRequest(command="cat x; echo no > x", workdir=str(tmp_path), sandbox_policy=policy)
+            )
+        except SandboxUnavailable as refused:
+            pytest.skip(f"no sandbox works here: {refused}")
+
+        assert result.stdout.text == "here\n"
+        assert (tmp_path / "x").read_text() == "here\n"

@@ -96,7 +96,7 @@ def _profile(policy: SandboxPolicy, cwd: str) -> Iterator[str]:
     covered = [path for path in _places() if not any(is_within(root, path) for root in roots)]
     for path in covered:
         yield from ("--tmpfs", path)
-    for path in _needed(covered):
+    for path in _needed(covered, policy):
         yield from ("--ro-bind-try", path, path)
     for root in roots:
         if root != "/" and Path(root).is_dir():
@@ -122,11 +122,12 @@ def _places() -> list[str]:
     return [path for path in HIDDEN if Path(path).is_dir() and not Path(path).is_symlink()]
 
 
-def _needed(covered: Sequence[str]) -> Iterator[str]:
-    """What lies in a covered place and is needed all the same. Nothing of it can be changed."""
+def _needed(covered: Sequence[str], policy: SandboxPolicy) -> Iterator[str]:
+    """What lies in a covered place and is needed all the same. What may be changed is bound anew later."""
     yield str(scratch.shared_root())
     resolution = {os.path.realpath(path) for path in NAME_RESOLUTION}
-    for path in (*sorted(resolution), *NEEDED_OF_RUN):
+    own = [path for path in (policy.workspace_root, *policy.extra_roots, policy.temp_folder) if path]
+    for path in (*sorted(resolution), *NEEDED_OF_RUN, *own):
         if Path(path).exists() and any(is_within(place, path) for place in covered):
             yield path
 

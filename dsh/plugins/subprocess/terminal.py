@@ -114,10 +114,11 @@ class TerminalChild(Child):
         except (OSError, termios.error):
             return
 
-    async def changed(self, offset: int) -> None:
+    async def changed(self, offset: int) -> bool:
         while self._is_open and self.output.total <= offset:
             self._news.clear()
             await self._news.wait()
+        return self.output.total > offset
 
     def waits_for_input(self) -> bool | None:
         members = self._session.members()
