@@ -11,7 +11,7 @@ DshError
 ├── LlmError                the model's side failed; 4 where a key is at fault (dsh.llm.failure)
 ├── ToolError               a tool could not do what it was asked              (dsh.tools.error)
 ├── FsError, SpawnError, SandboxUnavailable, ApprovalError, PresetError, CommandError,
-│   UserQuestionError, HttpError, SessionQueryError                           (dsh.capabilities)
+│   UserQuestionError, HttpError, SessionQueryError, WebError                 (dsh.capabilities)
 └── AgentError, PromptError, InvariantError                                    (dsh.agent.failure)
 
 Where no exit code stands it is 1. What a tool raises, the model reads as a failed result.

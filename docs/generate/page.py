@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from docs.generate import calls, declared, payloads, program, reading, rows, settings
+from docs.generate import calls, declared, payloads, program, reading, rows, settings, tools
 from docs.generate.markdown import filled, sections
 from docs.generate.source import REPOSITORY
 from dsh.kernel import CancelToken, Context, Fiber
@@ -28,6 +28,8 @@ def made_sections() -> dict[str, str]:
         "settings": settings.settings_tables(),
         "explain-json": program.explain_shape(),
         "payloads": payloads.payload_catalogue(),
+        "tools-index": tools.index(),
+        "tools": tools.catalogue(),
     }
 
 

@@ -17,6 +17,11 @@ SHELL = {
     "timeoutMs": 120_000, "maxTimeoutMs": 600_000, "maxOutputBytes": 64_000, "maxSpillBytes": 64 * MIB,
     "graceMs": 3_000, "cwd": None,
 }  # fmt: skip
+HOOKS = {
+    "configPath": REQUIRED, "defaultTimeoutMs": 600_000, "onFailure": "pass", "concurrent": True,
+    "stderrSummaryMaxChars": 500, "sessionStartWaitMs": 30_000, "maxStopContinuations": 8,
+    "maxContextChars": 20_000,
+}  # fmt: skip
 FILES = {"cwd": None, "diffBasisMaxBytes": 10 * MIB}
 
 KEYS: dict[str, dict[str, Any]] = {
@@ -44,6 +49,8 @@ KEYS: dict[str, dict[str, Any]] = {
     "fs-sandbox": FILES,
     "headless-runner": {"task": REQUIRED},
     "headless-startup": {},
+    "hooks-claude-code": HOOKS | {"pluginRoot": None, "projectDir": None},
+    "hooks-codex": HOOKS | {"model": ""},
     "llm": {},
     "llm-anthropic": {"providers": {}},
     "llm-deepseek": {
@@ -118,8 +125,23 @@ KEYS: dict[str, dict[str, Any]] = {
     "tool-str-replace-editor": {"maxOutputChars": 16_000, "description": None},
     "tool-todo": {"allowParallelInProgress": REQUIRED},
     "tool-result-pruner": {"thresholdChars": 8192, "headChars": 4096, "tailChars": 1024},
+    "tool-web": {
+        "search": True, "fetch": True, "searchMaxResults": 8, "searchMaxQueries": 4,
+        "searchTimeoutMs": 30_000, "fetchTimeoutMs": 30_000, "fetchMaxOutputChars": 200_000,
+    },
     "tools": {"mode": "native", "maxParallelSubCalls": 10},
     "user-questions": {},
+    "web": {"searchProvider": None, "fetchProvider": None},
+    "web-fetch-http": {
+        "maxUrlLength": 2048, "maxResponseBytes": 5_000_000, "maxBodyChars": 100_000, "timeoutMs": 30_000,
+        "maxRedirects": 5,
+    },
+    "web-search-deepseek": {
+        "apiKeyEnv": "DEEPSEEK_API_KEY", "baseURL": None, "model": "deepseek-v4-flash", "maxTokens": 4096,
+        "maxUses": 5, "apiVersion": "2023-06-01",
+    },
+    "web-search-exa": {"apiKeyEnv": "EXA_API_KEY"},
+    "web-search-perplexity": {"apiKeyEnv": "PERPLEXITY_API_KEY"},
 }  # fmt: skip
 """The original's keys; ours come on top where a row has more. `REQUIRED` has no default."""
 
