@@ -9,7 +9,7 @@ from dsh.testing.workspace import Workspace
 from tests.corpus import CORPUS, needs_corpus
 from tests.e2e.scenario import SIGNALS, differences, load, play
 
-LATER = frozenset(["subagent", "agents-md"])
+LATER = frozenset(["subagent"])
 """Scenarios of capabilities that are not built yet."""
 SCENARIOS = sorted(path for path in (CORPUS / "scenarios").glob("*.json") if path.stem not in LATER)
 

@@ -134,8 +134,14 @@ class RecordedTools:
     async def _on_post_execute(
         self, settled: Settled, following: Callable[[], Awaitable[PostDecision]]
     ) -> PostDecision:
-        """The result is the reviewed one already; what was said beside it is said again."""
-        contexts = (await following()).additional_contexts
+        """The result is the reviewed one already; what was said beside it is said again.
+
+        A policy that looks into the value of a tool finds none that it knows, and has nothing to say then.
+        """
+        try:
+            contexts = (await following()).additional_contexts
+        except Exception:
+            contexts = ()
         result = self._given.pop(settled.execution.token, None)
         if not contexts and result is not None:
             contexts = tuple(self._contexts.get(result.seq, ()))
