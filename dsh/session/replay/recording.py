@@ -21,7 +21,10 @@ TITLES = frozenset({"session/title", "session/title-llm-request"})
 """Written beside the turns, whenever their answer comes: their place in the log says nothing."""
 SEARCHES = frozenset({"web/deepseek-search-llm-request"})
 """Written by a tool while it is at work, beside other tools; a recorded tool searches nothing."""
+HOOKS = frozenset({"hook/invoked", "hook/result"})
+"""Written by rows that run programs; where tools are recorded, they run none."""
 SPLICED = "agent/inbox/spliced"
+_NOT_COMPARED = TITLES | SEARCHES | HOOKS
 _REPAIRED = frozenset({"TOOL_OUTCOME_UNKNOWN", "TOOL_NOT_STARTED"})
 
 
@@ -82,7 +85,7 @@ class Recording:
 
 def is_compared(event: SessionEvent) -> bool:
     """Whether a replay has to make this event again, in its place."""
-    return not event.ignorable and event.type not in TITLES and event.type not in SEARCHES
+    return not event.ignorable and event.type not in _NOT_COMPARED
 
 
 def _lives(recording: Recording) -> Iterable[Life]:

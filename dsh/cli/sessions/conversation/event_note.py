@@ -223,7 +223,7 @@ def _hook(data: JsonObject) -> Told:
     took = integer_at(data, "durationMs")
     marks = ["" if code is None else f"exit code {code}", "" if took is None else seconds(took)]
     shown = ", ".join(filter(None, (decision, *marks)))
-    failing = decision not in ("pass", "allow", "")
+    failing = decision not in ("pass", "allow", "approve", "")
     return f"hook {text_at(data, 'point')}: {shown}", text_at(data, "stderrSummary"), failing
 
 
