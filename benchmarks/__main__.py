@@ -14,34 +14,15 @@ import tempfile
 import venv
 from datetime import date
 from pathlib import Path
-from typing import NamedTuple
 
 from benchmarks.bench import CHUNKS, FEW_RUNS, REPOSITORY, Bench, arguments, server, stream
 from benchmarks.measure import machine
+from benchmarks.row import Row, alone, named
+from benchmarks.tools import tools
 
 RESULTS = REPOSITORY / "benchmarks" / "results.md"
 OURS = [sys.executable, "-P", "-m", "dsh"]
 TURNS = 10
-
-
-class Row(NamedTuple):
-    """One line of the table."""
-
-    work: str
-    promised: str
-    ours: str
-    original: str
-
-
-def alone(module: str, *words: str) -> str:
-    """What a benchmark that measures within its own process prints."""
-    command = [sys.executable, "-m", f"benchmarks.{module}", *words]
-    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
-
-
-def named(printed: str) -> dict[str, float]:
-    """Figures that were printed by name, one a line."""
-    return {name: float(value) for name, value in map(str.split, printed.splitlines())}
 
 
 def turns(bench: Bench) -> float:
@@ -253,6 +234,7 @@ def main() -> None:
     rows.extend(sessions())
     rows.extend(loop)
     rows.extend(kernel())
+    rows.extend(tools())
     if options.install:
         rows.append(Row("installed size, packages (no extras)", "65 MB, 30", installed(), "473 MB, 455"))
     text = table(rows)
