@@ -25,13 +25,12 @@ from mcp_types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
 from dsh import __version__
-from dsh.plugins.mcp_client.failure import McpError
+from dsh.plugins.mcp_client.failure import Gone, McpError
 from dsh.plugins.mcp_client.listed import (
     MAX_PAGES,
     MAX_TOOLS,
     Listed,
     description_of,
-    parameters_of,
     problem_of,
 )
 from dsh.plugins.mcp_client.result import lossless
@@ -39,6 +38,8 @@ from dsh.plugins.mcp_client.sieve import call_result, shown, tools_page
 
 LOG_CHARS = 1_000
 """Of one message that a server logs."""
+SESSION_LOST = "Session terminated"
+"""What the SDK says for status 404: the server was started anew, say."""
 LISTEN_S = 5.0
 """How long a server of the newer protocol may take to accept that it tells of changes."""
 
@@ -161,7 +162,7 @@ class Connection:
         Whoever cancels the waiting task has the server told so.
 
         Raises:
-            McpError: the server refused, answered something else, or went away.
+            McpError: the server refused or answered something else. `Gone` where it went away.
         """
 
         async def progressed(progress: float, total: float | None, message: str | None) -> None:
@@ -173,8 +174,11 @@ class Connection:
         try:
             answer = await self._session.send_request(request, _Answer, progress_callback=progressed)
         except MCPError as error:
-            if error.code == types.CONNECTION_CLOSED:
-                raise McpError("it went away during the call, which may have taken effect") from None
+            if _is_closed(error):
+                raise Gone("it went away during the call, which may have taken effect") from None
+            if error.message == SESSION_LOST:
+                self._wire.over.set()
+                raise Gone("it has forgotten the session; a new one is made") from None
             raise McpError(_answered(error)) from None
         except ValidationError as error:
             raise McpError(f"it answered with something that is no result: {_misfit(error)}") from None
@@ -235,7 +239,7 @@ async def _greet(session: ClientSession) -> None:
                 raise
             await session.discover()
     except MCPError as error:
-        if error.code == types.CONNECTION_CLOSED:
+        if _is_closed(error):
             raise McpError("it ended before it answered") from None
         raise McpError(f"initialize failed: {_answered(error)}") from None
     except ValidationError as error:
@@ -259,10 +263,15 @@ def _listed(tool: types.Tool) -> Listed:
     return Listed(
         name=tool.name,
         description=description_of(tool.description or tool.title or ""),
-        parameters=parameters_of(tool.input_schema),
+        parameters=tool.input_schema,
         output_schema=tool.output_schema,
         is_read_only=hints is not None and hints.read_only_hint is True,
     )
+
+
+def _is_closed(error: MCPError) -> bool:
+    """Whether the SDK says that the streams have ended; servers use the same code for failures of theirs."""
+    return error.code == types.CONNECTION_CLOSED and error.message == "Connection closed"
 
 
 def _answered(error: MCPError) -> str:

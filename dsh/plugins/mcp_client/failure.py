@@ -14,6 +14,10 @@ class McpError(ToolError):
     """The server refused, broke the protocol, or is not there."""
 
 
+class Gone(McpError):
+    """The server went away while something was asked of it."""
+
+
 class Stuck(McpError):
     """The server would not end: no second one is started beside it."""
 

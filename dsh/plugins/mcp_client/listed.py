@@ -61,7 +61,3 @@ def description_of(text: str) -> str:
         return text
     return f"{text[:MAX_DESCRIPTION_CHARS]}\n[cut: {len(text)} characters]"
 
-
-def parameters_of(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema as model APIs take it: its type is said."""
-    return dict(schema) if "type" in schema else {"type": "object", **schema}

@@ -5,6 +5,7 @@ Importing this module loads the SDK.
 
 import contextlib
 import json
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,7 +14,7 @@ import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client._transport import TransportStreams
 from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
+from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
 from pydantic import ValidationError
 
 from dsh.capabilities.subprocess import ByteReader, ByteWriter
@@ -65,7 +66,10 @@ async def _take(
 
 
 def message_of(line: bytes) -> SessionMessage | None:
-    """The message on a line; None where there is none. Half characters in it become U+FFFD."""
+    """The message on a line; None where there is none. Half characters in it become U+FFFD.
+
+    An answer that breaks the protocol is an error of the request that it names, so that nobody waits for it.
+    """
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except (ValidationError, ValueError):
@@ -74,9 +78,23 @@ def message_of(line: bytes) -> SessionMessage | None:
         return None
     try:
         value: Any = clean(json.loads(line.decode("utf-8", "replace")))
+    except (ValueError, RecursionError):
+        begun = _BEGUN_ANSWER.match(line)
+        return _broken(int(begun[1])) if begun else None
+    try:
         return SessionMessage(jsonrpc_message_adapter.validate_python(value, by_name=False))
-    except (ValidationError, ValueError, RecursionError):
-        return None
+    except (ValidationError, RecursionError):
+        is_answer = "jsonrpc" in value and "method" not in value and isinstance(value.get("id"), int | str)
+        return _broken(value["id"]) if is_answer else None
+
+
+_BEGUN_ANSWER = re.compile(rb'{\s*"jsonrpc"\s*:\s*"2.0"\s*,\s*"id"\s*:\s*(\d{1,9})\s*,\s*"result"')
+"""How servers write an answer that is then no JSON, or nested too deeply to be read."""
+
+
+def _broken(request_id: int | str) -> SessionMessage:
+    error = ErrorData(code=INTERNAL_ERROR, message="its answer breaks the protocol")
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=error))
 
 
 async def _send(out: "MemoryObjectReceiveStream[SessionMessage]", writer: ByteWriter) -> None:

@@ -8,7 +8,7 @@ from dsh.kernel import Cancelled, Context
 from dsh.kernel.foreign import contained
 from dsh.kernel.task import retrieve
 from dsh.plugins.mcp_client.config import Config
-from dsh.plugins.mcp_client.failure import McpError, Stuck, reason_of, without
+from dsh.plugins.mcp_client.failure import Gone, McpError, Stuck, reason_of, without
 from dsh.plugins.mcp_client.offer import Offer
 from dsh.plugins.mcp_client.transport import Transport
 from dsh.tools.error import ToolTimeoutError
@@ -53,7 +53,10 @@ class Server:
         await self._first
 
     async def _end(self) -> None:
+        """Let a server that is up go in order; one that is only coming up is stopped with the task."""
         self._closing.set()
+        if self._connection is None:
+            return
         try:
             async with asyncio.timeout(CLOSE_S):
                 await self._over.wait()
@@ -105,7 +108,10 @@ class Server:
                         ready_at = loop.time()
                         self._offer.update(tools)
                         self._is_up(connection)
-                        await self._serve(connection)
+                        try:
+                            await self._serve(connection)
+                        finally:
+                            self._is_down()
         except Stuck:
             self._is_down()
             self._give_up("would not end")
@@ -176,10 +182,13 @@ class Server:
             ToolTimeoutError: no answer in time.
             Cancelled: the caller stopped it; the server was told.
         """
+        connection = None
         try:
             connection = await self._connected(execution)
             return await self._answer(connection, tool, arguments, execution)
         except McpError as error:
+            if isinstance(error, Gone) and self._connection is connection:
+                self._is_down()  # whoever calls next waits for the next connection
             raise McpError(f"MCP server {self._name!r}: {self._clean(error.message)}") from None
 
     async def _connected(self, execution: ToolExecution) -> "Connection":

@@ -10,6 +10,8 @@ from dsh.unicode import valid
 
 SHOWN_CHARS = 200
 """Of a name, a reason or a line of noise."""
+NEEDED = ("name", "description", "inputSchema", "execution")
+"""What a tool is made of."""
 
 
 def shown(text: str, limit: int = SHOWN_CHARS) -> str:
@@ -20,26 +22,43 @@ def shown(text: str, limit: int = SHOWN_CHARS) -> str:
 
 
 def tools_page(
-    page: dict[str, Any], is_tool: Callable[[Any], str | None], skip: Callable[[str, str], None]
+    page: dict[str, Any], problem_of: Callable[[Any], str | None], skip: Callable[[str, str], None]
 ) -> dict[str, Any]:
     """A page of `tools/list` with the entries that are tools.
 
+    What only decorates a tool (annotations, icons, the schema of its output) is left out where it is wrong.
+
     Args:
-        is_tool: says what is wrong with an entry, None where nothing is.
+        problem_of: says what is wrong with an entry, None where nothing is.
         skip: is told name and reason of each that is left out.
     """
     listed = page.get("tools")
     if not isinstance(listed, list):
         return page
     kept = []
-    for entry in listed:
-        reason = is_tool(entry)
+    for given in listed:
+        entry = _typed(given)
+        reason = problem_of(entry)
+        if reason is not None and isinstance(entry, dict):
+            bare = {key: entry[key] for key in NEEDED if key in entry}
+            if bare.keys() != entry.keys() and problem_of(bare) is None:
+                entry, reason = bare, None
         if reason is None:
             kept.append(entry)
         else:
-            name = entry.get("name") if isinstance(entry, Mapping) else None
+            name = entry.get("name") if isinstance(entry, dict) else None
             skip(shown(name) if isinstance(name, str) else "(no name)", shown(reason))
     return {**page, "tools": kept}
+
+
+def _typed(entry: Any) -> Any:
+    """An entry whose parameters say that they are an object, where they say nothing of what they are."""
+    if not isinstance(entry, dict):
+        return entry
+    schema = entry.get("inputSchema")
+    if schema is None or (isinstance(schema, dict) and "type" not in schema):
+        return {**entry, "inputSchema": {"type": "object", **(schema or {})}}
+    return entry
 
 
 def call_result(result: dict[str, Any], is_block: Callable[[Any], bool]) -> dict[str, Any]:

@@ -118,8 +118,10 @@ class StdioTransport:
             Stuck: something of it is still there.
         """
         process.writer.close()
-        await asyncio.wait((asyncio.ensure_future(process.done),), timeout=LAST_WORDS_S)
-        process.terminate()
+        try:
+            await asyncio.wait((asyncio.ensure_future(process.done),), timeout=LAST_WORDS_S)
+        finally:
+            process.terminate()
         is_gone = await process.wait_for_exit()
         self._status = await process.done
         if not is_gone:

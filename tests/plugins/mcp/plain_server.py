@@ -1,15 +1,21 @@
 """An MCP server of the standard library alone, which does what its plan (JSON, the first argument) says.
 
-Run by path. Keys of the plan, all optional: `tools` (entries, or lists of entries for pages), `cursor` (one
-cursor for every page), `noise` (printed before each answer), `answers` (method to result), `say` (stderr at
-the start), `exit` (leave at the start), `silent` (methods that get no answer), `era` (protocol version),
-`pid` (a file that gets a line with the process id at each start), `linger` (ignore the end of input),
-`heard` (a file that gets every message).
+Run by path. Keys of the plan, all optional:
+`tools` entries, or lists of entries for pages; `changed` those after the tool `change`; `shuffle` any order
+`cursor` one cursor for every page
+`answers` method to result; `refuses` method to error code; `silent` methods that get no answer
+`era` the protocol version; `noise` printed before each answer; `say` stderr at the start
+`exit` leave at the start with this code; `once` a file: come up only where it is missing; `unless` a file:
+leave where it is missing; `meets` a file that has to be there before anything is answered
+`pid` a file that gets a line with the process id at each start; `heard` one that gets every message; `child`
+one that gets the id of a process that would outlive us; `linger` ignore the end of input and SIGTERM
 """
 
 import json
 import os
+import random
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -38,6 +44,9 @@ def result(request: dict[str, Any]) -> Any:
     method, params = request["method"], request.get("params") or {}
     if method in plan.get("answers", {}):
         return plan["answers"][method]
+    if method in plan.get("refuses", {}):
+        send({"id": request["id"], "error": {"code": plan["refuses"][method], "message": "no such thing"}})
+        return None
     if method == "initialize":
         return {
             "protocolVersion": plan.get("era", params["protocolVersion"]),
@@ -53,6 +62,8 @@ def result(request: dict[str, Any]) -> Any:
 
 def page(cursor: str | None) -> dict[str, Any]:
     tools = plan["changed"] if changed and "changed" in plan else plan.get("tools", DEFAULT)
+    if plan.get("shuffle"):
+        tools = random.sample(tools, len(tools))
     pages = tools if tools and isinstance(tools[0], list) else [tools]
     at = int(cursor.split("-")[1]) if cursor else 0
     out: dict[str, Any] = {"tools": pages[at % len(pages)]}
@@ -86,6 +97,8 @@ def call(name: str, arguments: dict[str, Any], meta: dict[str, Any], request_id:
         send({"id": request_id, "error": {"code": -32000, "message": "not today"}})
         return None
     if name == "answer":
+        if "flood" in arguments:
+            raw('{"jsonrpc":"2.0","x":"' + "x" * arguments["flood"])
         return arguments["result"]
     if name == "raw":
         raw(arguments["line"].replace("ID", str(request_id)))
@@ -112,8 +125,16 @@ def main() -> None:
     if "say" in plan:
         sys.stderr.write(plan["say"])
         sys.stderr.flush()
-    if "exit" in plan:
-        sys.exit(plan["exit"])
+    if "once" in plan:
+        if Path(plan["once"]).exists():
+            sys.exit(5)
+        Path(plan["once"]).touch()
+    if "exit" in plan or ("unless" in plan and not Path(plan["unless"]).exists()):
+        sys.exit(plan.get("exit", 1))
+    if "child" in plan:
+        note("child", str(subprocess.Popen(["sleep", "321"]).pid))
+    while "meets" in plan and not Path(plan["meets"]).exists():
+        time.sleep(0.01)
     if plan.get("linger"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for line in sys.stdin:

@@ -1,0 +1,101 @@
+"""A server that goes away: it comes back, its tools stay meanwhile, and there is an end to trying."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from dsh.plugins.mcp_client.config import Reconnect
+from tests.aio import aio
+from tests.plugins.mcp.kit import call, names, plain, registry, serving, text, tool
+from tests.plugins.mcp.test_start import told
+
+
+@pytest.mark.parametrize(
+    ("attempt", "wait_s"),
+    [(1, 0.5), (2, 1.0), (3, 2.0), (7, 30.0), (10, 30.0), (10_000, 30.0)],  # 0.5 · 2^(n-1), at most 30
+)
+def test_the_waits_double_up_to_the_longest(attempt: int, wait_s: float) -> None:
+    assert Reconnect().delay_s(attempt) == wait_s
+
+
+@aio
+async def test_a_server_that_crashes_in_a_call_is_there_for_the_next_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with serving(plain()) as ctx:
+        before = text(await call(ctx, "mcp__plain__pid"))
+        held = registry(ctx).get("mcp__plain__echo")
+        crashed = await call(ctx, "mcp__plain__crash")
+        after = text(await call(ctx, "mcp__plain__pid"))
+
+        assert crashed.is_error
+        assert "went away during the call, which may have taken effect" in text(crashed)
+        assert before != after
+        assert registry(ctx).get("mcp__plain__echo") is held
+    [line] = told(caplog, "plain")
+    assert "is gone, it is tried again: it is gone; exited with code 7; stderr: about to crash" in line
+
+
+@aio
+async def test_a_call_that_waits_for_a_server_ends_when_it_is_given_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    row = {"reconnect": {"initialDelayMs": 10, "maxAttempts": 2}}
+    async with serving(plain(row=row, once=str(tmp_path / "once"))) as ctx:
+        await call(ctx, "mcp__plain__crash")
+        waiting = await call(ctx, "mcp__plain__echo")
+
+        assert "MCP server 'plain': it is not there any more" in text(waiting)
+        assert names(ctx) == []
+    gone, given_up = told(caplog, "plain")
+    assert "is gone, it is tried again" in gone
+    assert "is given up, its 11 tools with it" in given_up
+
+
+@aio
+async def test_without_reconnect_the_tools_go_with_the_server(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(plain(row={"reconnect": {"enabled": False}})) as ctx:
+        await call(ctx, "mcp__plain__crash")
+        async with asyncio.timeout(20):
+            while names(ctx):
+                await asyncio.sleep(0.01)
+    assert "is given up" in told(caplog, "plain")[0]
+
+
+@aio
+async def test_a_server_that_fails_at_the_start_is_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    flag = tmp_path / "flag"
+    async with serving(plain(unless=str(flag), tools=[tool("x")])) as ctx:
+        assert names(ctx) == []
+        flag.touch()
+        async with asyncio.timeout(20):
+            while not names(ctx):
+                await asyncio.sleep(0.01)
+        assert not (await call(ctx, "mcp__plain__x")).is_error
+    assert "did not start, it is tried again" in told(caplog, "plain")[0]
+
+
+@aio
+async def test_a_message_that_outgrows_memory_ends_the_connection_and_is_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with serving(plain()) as ctx:
+        result = await call(ctx, "mcp__plain__answer", flood=17 << 20, result={})
+        again = await call(ctx, "mcp__plain__echo")
+
+        assert "went away" in text(result)
+        assert not again.is_error
+    assert "it sent a message of more than 16777216 bytes" in told(caplog, "plain")[0]
+
+
+@aio
+async def test_calls_that_run_while_the_server_dies_all_end() -> None:
+    tools = [tool("answer", annotations={"readOnlyHint": True}), tool("crash")]
+    async with serving(plain(tools=tools, silent=[])) as ctx:
+        results = await asyncio.gather(
+            call(ctx, "mcp__plain__crash"), *(call(ctx, "mcp__plain__answer", result=None) for _ in range(4))
+        )
+        assert all(result.is_error for result in results)
