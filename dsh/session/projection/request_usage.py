@@ -1,7 +1,7 @@
 """What one model request used and cost, as the log keeps it: `request/usage`, an ignorable event of ours.
 
 There is one for each attempt of a step that reported usage, failed ones too, written before the message that
-came of it; and one for each call beside the turns (a title, a summary), which names its purpose instead.
+came of it; and one for each call beside the turns (a title, a summary, a search), which names its purpose instead.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ def usage_payload(
         usage: a `TokenUsage`, as the provider reported it.
         price: what the tokens cost when the request was made; None writes null for it and for the cost.
         attempt: 1 for the first request of the step, one more for each retry.
-        purpose: of a call beside the turns: `compaction`, `session-title`.
+        purpose: of a call beside the turns: `compaction`, `session-title`, `web-search`.
     """
     data: dict[str, Any] = {}
     for key, value in (("turn", turn), ("step", step), ("attempt", attempt), ("purpose", purpose)):
