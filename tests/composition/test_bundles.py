@@ -104,7 +104,7 @@ BASE: dict[str, dict[str, Any]] = {
     "tool-fs-search": {"config": {"sampleOverCapGlobResults": False}},
     "tool-str-replace-editor": {"config": {"maxOutputChars": 16000}},
     "tool-todo": {"config": {"allowParallelInProgress": True}},
-    "web": {"config": {"searchProvider": "get(env, 'DSH_WEB_SEARCH_PROVIDER', 'deepseek-official')"}},
+    "web": {"config": {"searchProvider": "get(env, 'DSH_WEB_SEARCH_PROVIDER') or 'deepseek-official'"}},
     "web-search-deepseek": {"config": {"apiKeyEnv": "DEEPSEEK_API_KEY"}},
     "tool-web": {"config": {"fetch": False, "searchTimeoutMs": 60000}},
 }  # fmt: skip
