@@ -74,7 +74,7 @@ def load(path: Path, dialect: Dialect) -> HookFile:
 
 def _read(path: Path) -> bytes:
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123
+        with open(path, "rb", opener=_open_without_waiting) as file:  # noqa: PTH123
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise HookFileError(f"{path} is no regular file", hint="configPath names a JSON file")
@@ -86,6 +86,10 @@ def _read(path: Path) -> bytes:
     if len(raw) > MAX_BYTES:
         raise HookFileError(f"{path} has more than {MAX_BYTES} bytes")
     return raw
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def parse(raw: bytes, dialect: Dialect) -> HookFile:
