@@ -7,6 +7,7 @@ the catalogue of skills, what other rows say (by their names), invoked skills (`
 """
 
 from collections.abc import Sequence
+from typing import TypeGuard
 
 from dsh.agent.contract import EnterStep, PreStep, PreStepDecision
 from dsh.agent.prompt import RUNTIME_CONTEXT_OWNER
@@ -31,6 +32,17 @@ def with_context(step: PreStep, decision: PreStepDecision, *added: Message) -> P
     for message in added:
         out.insert(_position(out, claimed, _rank(message)), message)
     return EnterStep(tuple(out))
+
+
+def is_entered(decision: PreStepDecision, step: PreStep) -> TypeGuard[EnterStep]:
+    """Whether the step comes to be also without what a row would add.
+
+    It does not where listeners have rejected it or dropped all that was claimed for it; what is added then
+    would make a request of its own.
+    """
+    if not isinstance(decision, EnterStep):
+        return False
+    return bool(decision.messages) or (step.step > 1 and not step.messages)
 
 
 def _position(messages: Sequence[Message], claimed: set[str], rank: _Rank) -> int:

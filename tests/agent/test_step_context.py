@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dsh.agent.contract import Agent, EnterStep, PreStep, PreStepDecision, RejectStep
 from dsh.agent.prompt import RUNTIME_CONTEXT_OWNER
-from dsh.agent.step_context import with_context
+from dsh.agent.step_context import is_entered, with_context
 from dsh.kernel import CancelToken
 from dsh.session.message import Message, user_message
 
@@ -76,3 +76,14 @@ def test_what_a_claimed_message_replaces_keeps_its_place() -> None:
 
 def test_a_rejected_step_stays_rejected() -> None:
     assert isinstance(with_context(step(TASK), RejectStep(), RULES), RejectStep)
+
+
+def test_a_step_that_nothing_enters_is_not_entered_for_what_rows_add() -> None:
+    going_on = PreStep(cast(Agent, None), (), 1, 2, CancelToken())
+    dropped = PreStep(cast(Agent, None), (TASK,), 1, 2, CancelToken())
+
+    assert is_entered(EnterStep((TASK,)), step(TASK))
+    assert is_entered(EnterStep(()), going_on)  # results are owed an answer
+    assert not is_entered(EnterStep(()), dropped)
+    assert not is_entered(EnterStep(()), step())
+    assert not is_entered(RejectStep(), step(TASK))

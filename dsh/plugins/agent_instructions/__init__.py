@@ -12,8 +12,8 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from dsh.agent.contract import AGENT_PRE_STEP, EnterStep, PreStep, PreStepDecision
-from dsh.agent.step_context import with_context
+from dsh.agent.contract import AGENT_PRE_STEP, PreStep, PreStepDecision
+from dsh.agent.step_context import is_entered, with_context
 from dsh.capabilities.bounds import Amount
 from dsh.capabilities.fs import FS, FsError
 from dsh.capabilities.launch import HOME_PATH
@@ -74,8 +74,7 @@ class Instructions:
         """Let what the model has to be told enter with the step."""
         decision = await following()
         fs, watch = self._ctx.get(FS), self._watch_of(step.agent.session)
-        is_entered = isinstance(decision, EnterStep) and (decision.messages or step.step > 1)
-        if fs is None or watch is None or not isinstance(decision, EnterStep) or not is_entered:
+        if fs is None or watch is None or not is_entered(decision, step):
             return decision
         policies = self._ctx.get(SANDBOX_POLICY)
         policy = None if policies is None else policies.resolve(step.agent.session)
