@@ -1,6 +1,7 @@
 """The documents can be followed: commands print what they say, links lead somewhere, code is code."""
 
 import ast
+import json
 import re
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from dsh.composition.text.yaml import parse_yaml
 from tests.docs.page import Reader, blocks, matches
 
 FOLLOWED = [path for path in pages() if any(block.language == "console" for block in blocks(path))]
-LANGUAGES = {"console", "python", "yaml", "toml", "sh", "text"}
+LANGUAGES = {"console", "json", "python", "yaml", "toml", "sh", "text"}
 
 
 @pytest.mark.parametrize("page", FOLLOWED, ids=lambda page: page.name)
@@ -27,6 +28,8 @@ def test_blocks_are_what_they_say(page: Path) -> None:
         assert block.language in LANGUAGES, f"{page.name}:{block.line}"
         if block.language == "python":
             ast.parse(block.text)
+        if block.language == "json":
+            json.loads(block.text)
         if block.language == "yaml" and block.text.lstrip("# ").startswith("- "):
             said: list[str] = []
             read_patches(parse_yaml(block.text.encode(), page.name), page.name, said.append)
