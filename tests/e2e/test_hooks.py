@@ -80,6 +80,20 @@ def test_a_hook_runs_under_the_policy_of_the_session(space: Workspace, mode: str
     assert is_written or "the sandbox refused it something, mode read-only" in told
 
 
+@pytest.mark.parametrize("mode", ["danger-full-access", pytest.param("workspace-write", marks=needs_bwrap)])
+@pytest.mark.parametrize("line", ["echo seen", 'IN=$(cat); [ "${#IN}" -gt 100000 ] && echo seen'])
+def test_a_long_payload_is_read_or_not_in_every_mode(space: Workspace, mode: str, line: str) -> None:
+    hook(space, "UserPromptSubmit", line)
+
+    done = run(space, "x" * 100_000, DSH_PERMISSION_MODE=mode)
+
+    assert (done.code, hook_lines(done)) == (0, [])
+    [log] = space.logs()
+    messages = [row["data"] for row in log_rows(log) if row.get("type") == "user/message"]
+    added = [m["content"][0]["text"] for m in messages if m["source"].get("plugin") == "hooks-claude-code"]
+    assert added == ["seen"]
+
+
 def test_a_refused_prompt_ends_the_run_and_says_why(space: Workspace) -> None:
     hook(space, "UserPromptSubmit", "echo 'no production today' >&2; exit 2")
 

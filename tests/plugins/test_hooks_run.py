@@ -229,7 +229,9 @@ async def test_the_log_pairs_each_hook_with_its_result_inside_the_turn(
     hooks: dict[str, list[Any]] = {
         "SessionStart": [command("true")],
         "UserPromptSubmit": [{"matcher": "nothing-matches", "hooks": [command("true")]}],
-        "PreToolUse": [{"matcher": "work|edit", "hooks": [command("echo é✓ >&2; exit 0")]}],
+        "PreToolUse": [
+            {"matcher": "work|edit", "hooks": [command("printf '\\303\\251\\342\\234\\223' >&2")]}
+        ],
         "Stop": [command("true")],
     }
     async with hooked(tmp_path, hooks, *working("a"), row=row, stderrSummaryMaxChars=1) as it:
