@@ -92,6 +92,8 @@ class SandboxedShell:
                 result,
                 sandbox=SandboxReport(policy.mode, end.denied, confined.enforcement),
                 ended_children=left.read() == LEFT,
+                # what is still seen of a runner that takes all with it is about to be gone
+                left_running=result.left_running and not confined.ends_children,
             )
 
     async def start(self, request: ShellRequest) -> BackgroundCommand:

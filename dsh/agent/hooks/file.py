@@ -74,7 +74,7 @@ def load(path: Path, dialect: Dialect) -> HookFile:
 
 def _read(path: Path) -> bytes:
     try:
-        with open(path, "rb", opener=_open_without_waiting) as file:  # noqa: PTH123
+        with open(path, "rb", opener=_open_without_waiting) as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise HookFileError(f"{path} is no regular file", hint="configPath names a JSON file")
