@@ -105,7 +105,7 @@ KEYS: dict[str, dict[str, Any]] = {
     "shell-env": {"dshHome": None},
     "spill-local": {"root": None, "maxSessionBytes": 256 * MIB},
     "spill-policy": {"maxInlineBytes": None},
-    "subprocess": {},
+    "subprocess": {"keepEnv": [], "hideEnv": []},
     "system-prompt": {
         "persona": "", "includeHarnessIdentity": True, "includeRuntimeContext": True, "toolOrder": None,
     },
@@ -114,6 +114,7 @@ KEYS: dict[str, dict[str, Any]] = {
     "timer": {},
     "tool-ask-user-question": {},
     "tool-bash": {"enableRunInBackground": True},
+    "tool-bash-persistent": {"backendType": "shell", "timeoutMs": 300_000, "maxOutputChars": 16_000},
     "tool-fs": {
         "readLimit": 2_000, "readMaxLineLength": 2_000, "readMaxBytes": 51_200, "readStreamMinSize": 10 * MIB,
     },

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dsh.capabilities import process_group
+from dsh.capabilities import process_group, scratch
 from dsh.capabilities.subprocess import SUBPROCESS, Collect, SpawnError, SpawnSpec, Subprocess
 from dsh.kernel import CancelToken, Context
 from dsh.plugins import subprocess as row
@@ -438,3 +438,42 @@ async def test_a_service_that_is_ending_starts_nothing() -> None:
 
     with pytest.raises(SpawnError, match="the run is ending"):
         subprocess.spawn(spec("true"))
+
+
+@aio
+async def test_which_variables_commands_see_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SE-01."""
+    values = (
+        "APP_TOKEN",
+        "APP_KEY",
+        "PLAIN_ID",
+        "LLM_KEY",
+        "GITHUB_PAT",
+        "MYSQL_PWD",
+        "NPM_AUTH",
+        "SSH_AUTH_SOCK",
+    )
+    for name in values:
+        monkeypatch.setenv(name, "value")
+    monkeypatch.setenv("DSH_X", "value")
+    ctx = Context()
+    await ctx.plugin(row, {"keepEnv": ["APP_*", "LLM_KEY", "DSH_*"], "hideEnv": ["PLAIN_*", "APP_K?Y"]})
+    subprocess = ctx.get(SUBPROCESS)
+    assert subprocess is not None
+    subprocess.hide("LLM_KEY")
+    process = subprocess.spawn(spec("env"))
+    await process.done
+    seen = {line.partition("=")[0] for line in process.stdout.read().text.splitlines()}
+    await ctx.dispose()
+
+    assert seen & {*values, "DSH_X"} == {"APP_TOKEN", "SSH_AUTH_SOCK"}
+
+
+@aio
+async def test_spilled_output_lies_where_confined_commands_may_read() -> None:
+    async with service() as subprocess:
+        process = subprocess.spawn(spec("seq 1 1000", max_bytes=10, spill=10_000))
+        await process.done
+        path = process.stdout.read().spill_path
+        assert path is not None
+        assert Path(path).is_relative_to(scratch.shared_folder("subprocess"))
