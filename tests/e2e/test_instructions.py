@@ -12,6 +12,7 @@ import pytest
 from dsh.testing.workspace import Workspace, log_rows
 from tests.e2e.model import Model
 from tests.e2e.reply import text
+from tests.e2e.test_compaction import FULL, Runs, work
 from tests.replaying import Rows, replayed, rewritten, without_digests
 
 Answering = Callable[..., Model]
@@ -86,6 +87,26 @@ def test_a_bad_file_is_one_line_on_standard_error_and_no_reason_to_fail(
     assert (done.code, done.stdout) == (0, "done\n")
     [line] = done.stderr.splitlines()
     assert f"the instructions in {path} are not loaded: " in line
+
+
+def test_a_summary_leaves_the_rules_as_they_were(space: Workspace, answering: Answering) -> None:
+    """Case CO-01: before and after each summary every request holds the rules, once."""
+    space.write("AGENTS.md", "root rule")
+    runs = Runs(space, answering)
+
+    done = runs.run(
+        *(work(n) for n in range(12)),
+        *(work(12, tokens=FULL), text("## Goal: the first gist")),
+        *(work(n) for n in range(20, 26)),
+        *(work(26, tokens=FULL), text("## Goal: the second gist")),
+        *(work(n) for n in range(30, 36)),
+        text("all done"),
+    )
+
+    assert (done.code, done.stdout) == (0, "all done\n"), done.stderr
+    assert len(runs.asked()) == 2
+    told = [sum("root rule" in str(m["content"]) for m in body["messages"]) for body in runs.turns()]
+    assert set(told) == {1}
 
 
 # -- replays ---------------------------------------------------------------------------------------
