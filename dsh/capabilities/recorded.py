@@ -14,7 +14,10 @@ class Recorded(Protocol):
     """A replay whose surroundings are the recorded ones."""
 
     def gives(self, source: Mapping[str, str]) -> None:
-        """Messages whose `source` has these values come from the record, and nobody else makes any."""
+        """Messages whose `source` has these values come from the record, and nobody else makes any.
+
+        Empty: a row that would have had tools keeps still.
+        """
 
 
 RECORDED: ServiceKey[Recorded] = ServiceKey("recorded")
@@ -27,11 +30,10 @@ def is_given(ctx: Context, **source: str) -> bool:
     Args:
         ctx: of the row.
         source: what the sources of its messages have in common: `kind="plugin", plugin="…"`; nothing for a
-            row that adds no messages of its own.
+            row that has tools and adds no messages of its own.
     """
     record = ctx.get(RECORDED)
     if record is None:
         return False
-    if source:
-        record.gives(source)
+    record.gives(source)
     return True

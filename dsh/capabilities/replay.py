@@ -37,7 +37,12 @@ class GivenSources:
     def covers(self, message: Message) -> bool:
         """Whether some row has left this message to the record."""
         found = message["source"]
-        return any(all(found.get(k) == v for k, v in source.items()) for source in self._sources)
+        return any(s and all(found.get(k) == v for k, v in s.items()) for s in self._sources)
+
+    @property
+    def has_tools(self) -> bool:
+        """Whether some row has left its tools to the record."""
+        return {} in self._sources
 
 
 class ReplayTask(msgspec.Struct, frozen=True, kw_only=True, eq=False):

@@ -35,6 +35,7 @@ from dsh.plugins.replay_runner.surroundings import Surroundings
 from dsh.plugins.replay_runner.tools import RecordedTools
 from dsh.session.chunk_run import ChunkRun
 from dsh.session.event import SessionEvent
+from dsh.session.message import Message
 from dsh.session.replay.cursor import Counts, Cursor, Divergence
 from dsh.session.replay.recording import Life
 from dsh.session.store import SESSION_DELTA, SESSION_EVENT, Appended, DeltaAppended
@@ -48,6 +49,8 @@ STALL_S = 30.0
 STOP_AFTER_S = 0.5
 """How long a live tool works that was stopped when it was recorded."""
 SPLICED = "agent/inbox/spliced"
+_MADE_LIVE = frozenset({"agent-instructions", "hooks-claude-code", "hooks-codex"})
+"""By kind or plugin: messages that rows of a live replay put into the inbox again by themselves."""
 _MADE = ("turn/", "step/", "assistant/", "tool/", "request/", "llm/", "compaction/", "command/", "session/")
 """What the loop and its rows make by themselves; other events are facts, which are put into the log."""
 
@@ -275,6 +278,10 @@ class LifeRun:
         inserted, removed = data["inserted"], data.get("removedCount", 0)
         if not inserted and data.get("outcome") != "canceled":
             return False
+        waiting = agent.inbox.next_step if data["target"] == "next-step" else agent.inbox.next_turn
+        taken = waiting[data["start"] : data["start"] + removed]
+        if self._is_live and any(map(_is_made_live, (*inserted, *taken))):
+            return False
         is_put_back = inserted and all(message["id"] in self._claimed for message in inserted)
         if is_put_back and agent.session.open_turn is not None:
             return False
@@ -333,3 +340,8 @@ class LifeRun:
 
     def _on_claim(self, claimed: InboxClaimed) -> None:
         self._claimed.add(claimed.message["id"])
+
+
+def _is_made_live(message: Message) -> bool:
+    source = message["source"]
+    return bool({source.get("kind"), source.get("plugin")} & _MADE_LIVE)

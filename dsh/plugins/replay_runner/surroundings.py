@@ -112,7 +112,10 @@ class Surroundings:
         )
         if self._is_noted:
             self._note(PROMPT_NOTE, composed.system == system)
-            self._note(TOOLS_NOTE, _same_tools(self._composed_tools(), tools))
+            here = self._composed_tools()
+            known = {tool.name for tool in here}
+            comparable = tuple(t for t in tools if t.name in known) if self._given.has_tools else tools
+            self._note(TOOLS_NOTE, _same_tools(here, comparable))
         sections = (PromptSection(RECORDED, system),) if system else ()
         return PromptAssembly(sections, tools, context)
 
