@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dsh.plugins.tool_bash.result import BACKGROUND_NOTE, DETACHED_NOTE
+from dsh.plugins.tool_bash.result import BACKGROUND_NOTE, DETACHED_NOTE, ENDED_NOTE
 from dsh.testing.workspace import Finished, Workspace, finish, log_rows
 from tests.e2e.model import Model
 from tests.e2e.reply import text
@@ -17,6 +18,9 @@ from tests.process import is_gone, is_running
 
 Answering = Callable[..., Model]
 Call = tuple[str, str]
+
+
+FULL = {"DSH_PERMISSION_MODE": "danger-full-access"}
 
 
 def bash(command: str, **more: Any) -> Call:
@@ -103,7 +107,7 @@ def test_text_that_is_no_text_reaches_the_model_as_valid_unicode(
 
 
 def test_a_machine_without_bash_is_told_to_the_model(space: Workspace, answering: Answering) -> None:
-    done, seen = run(space, answering, bash("echo hi"), PATH="/nonexistent")
+    done, seen = run(space, answering, bash("echo hi"), PATH="/nonexistent", **FULL)
 
     assert done.code == 0
     assert seen == ["Error: cannot start 'bash': there is no such program on PATH"]
@@ -119,6 +123,7 @@ def test_a_working_directory_that_was_removed_is_named(space: Workspace, answeri
         ("grep", '{"pattern": "x"}'),
         ("read", '{"file_path": "a.txt"}'),
         bash("echo still here", workdir="/"),
+        **FULL,
     )
 
     assert (done.code, done.stdout, done.stderr) == (0, "done\n", "")
@@ -157,6 +162,7 @@ def test_what_a_command_leaves_behind_is_told_and_ended_with_the_run(
         bash("sleep 301 >/dev/null 2>&1 & kill -STOP $!; echo $! > stopped.pid"),
         bash("setsid sleep 302 & echo $! > detached.pid; echo up"),
         bash("echo later calls work"),
+        **FULL,
     )
 
     note, detached = BACKGROUND_NOTE, DETACHED_NOTE
@@ -171,6 +177,30 @@ def test_what_a_command_leaves_behind_is_told_and_ended_with_the_run(
     assert is_gone(pids["stopped"])
     assert is_running(pids["detached"])
     os.kill(pids["detached"], signal.SIGKILL)
+
+
+def test_what_a_confined_command_leaves_behind_ends_with_it_and_is_told(
+    space: Workspace, answering: Answering
+) -> None:
+    """SH-01: in a view of processes of its own nothing outlives the command, whatever it does to be alone."""
+    if shutil.which("bwrap") is None:
+        pytest.skip("there is no bwrap here")
+    done, seen = run(
+        space,
+        answering,
+        bash("sleep 300 & echo up"),
+        bash("sleep 301 </dev/null >/dev/null & echo up"),
+        bash("setsid sleep 302 & echo up"),
+        bash("(while :; do echo tick; sleep 0.2; done) & echo up"),
+        bash("exec >&-; sleep 0.1"),
+    )
+    if any("bwrap" in shown for shown in seen) or BACKGROUND_NOTE in seen[0]:
+        pytest.skip("bwrap does not work here")
+
+    assert (done.code, done.stdout, done.stderr) == (0, "done\n", "")
+    assert [shown.splitlines()[-1] for shown in seen[:4]] == [ENDED_NOTE] * 4
+    assert all("up\n" in shown for shown in seen[:4])
+    assert seen[4] == "(no output)"
 
 
 @pytest.mark.parametrize(
