@@ -31,6 +31,9 @@ class Child:
     constructor.
     """
 
+    _farewell: tuple[signal.Signals, ...] = (signal.SIGTERM,)
+    """What asks the group to end."""
+
     def __init__(
         self,
         program: str,
@@ -175,7 +178,8 @@ class Child:
         if self._kill_at is not None or not self.group.exists():
             return
         self._kill_at = self._loop.time() + self._grace_s
-        self.group.signal(signal.SIGTERM)
+        for number in self._farewell:
+            self.group.signal(number)
         self.group.signal(signal.SIGCONT)  # a stopped process hears of SIGTERM only when it goes on
         self._press(self._kill_at, POLL_S)
 

@@ -4,6 +4,7 @@ import asyncio
 import fcntl
 import os
 import platform
+import signal
 import struct
 import termios
 from pathlib import Path
@@ -27,6 +28,8 @@ _SELECTS = {"x86_64": {23, 270}, "aarch64": {72}}
 
 class TerminalChild(Child):
     """Implements `dsh.capabilities.subprocess.Terminal`."""
+
+    _farewell = (signal.SIGHUP, signal.SIGTERM)  # a shell that talks to a terminal does not heed the second
 
     def __init__(self, spec: TerminalSpec, env: dict[str, str], folder: SpillFolder) -> None:
         popen, self._fd, report = started_on_terminal(spec, env)
