@@ -24,7 +24,7 @@ def test_the_demo_starts_with_an_empty_home_and_no_key(space: Workspace) -> None
             "agent",
             "headless-runner (headless-runner): pending (waiting for service(s): agents, agentFactory)",
         ),
-        ("subprocess", "bash-sandbox (bash-sandbox): pending (waiting for service(s): subprocess)"),
+        ("subprocess", "sandbox (sandbox): pending (waiting for service(s): subprocess)"),
         ("headless-startup", "approval (approval): pending (waiting for service(s): headlessStartup)"),
     ],
 )
