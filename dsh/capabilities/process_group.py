@@ -89,7 +89,13 @@ class ProcessSession(ProcessGroup):
         return bool(seen)
 
     def is_alive(self) -> bool:
-        return self.exists() and any(one.state not in "ZX" for one in self.members() or ())
+        if not self.exists():
+            return False
+        seen = self.members()
+        if seen is None or any(one.state not in "ZX" for one in seen) or self.members() != seen:
+            return True
+        self._seen_gone()
+        return False
 
     def members(self) -> list[SeenProcess] | None:
         """The processes of the session; None where the system does not show them."""

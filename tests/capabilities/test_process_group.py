@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dsh.capabilities import process_group
-from dsh.capabilities.process_group import ProcessGroup
+from dsh.capabilities.process_group import ProcessGroup, ProcessSession
 from tests.process import is_gone
 
 Popen = subprocess.Popen[bytes]
@@ -101,3 +101,43 @@ def test_kill_all_ends_every_tracked_group(start: Start) -> None:
     process_group.kill_all()
 
     assert process.wait(60) == -signal.SIGKILL
+
+
+def test_a_session_holds_every_group_of_its_own(start: Start) -> None:
+    process = start("bash", "-c", "set -m; sleep 300 & sleep 301 & echo $!; wait")
+    assert process.stdout is not None
+    of_a_job = int(process.stdout.readline())
+    session = ProcessSession(process.pid)
+    members = session.members()
+    assert members is not None
+    assert len({member.group for member in members}) == 3
+
+    session.signal(signal.SIGKILL)
+
+    assert is_gone(of_a_job)
+    zombie(process)
+    assert not session.is_alive()
+    assert session.gone
+
+
+def test_a_session_whose_number_is_another_process_s_is_gone(start: Start) -> None:
+    process = start("sleep", "60")
+    session = ProcessSession(process.pid)
+    session.leader_reaped = True  # as if the number had been given away
+
+    session.signal(signal.SIGKILL)
+
+    assert process.poll() is None
+    assert session.gone
+
+
+def test_a_session_that_the_system_does_not_show_is_looked_at_by_its_leader(
+    start: Start, tmp_path: Path
+) -> None:
+    process = start("sleep", "60")
+    session = ProcessSession(process.pid, proc=str(tmp_path / "none"))
+
+    assert session.is_alive()
+    session.signal(signal.SIGKILL)
+
+    assert is_gone(process.pid)

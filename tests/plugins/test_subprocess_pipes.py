@@ -299,7 +299,7 @@ async def test_an_interrupt_can_be_typed() -> None:
 @aio
 async def test_every_job_of_a_terminal_ends_with_it(tmp_path: Path) -> None:
     stubborn = "(trap '' TERM HUP; sleep 301)"
-    command = f"set -m; sleep 300 & echo $!; {stubborn} & echo $!; nohup sleep 302 & echo $!; wait"
+    command = f"set -m; sleep 300 & echo $!; {stubborn} & echo $!; nohup sleep 302 >/dev/null & echo $!; wait"
     async with service() as subprocess:
         child = subprocess.spawn_terminal(terminal(command))
         while child.output.read().text.count("\n") < 3:
