@@ -43,8 +43,8 @@ class Workspace:
         self.work, self.home = root / "work", root / "home"
         self.work.mkdir(parents=True, exist_ok=True)
         self.home.mkdir(parents=True, exist_ok=True)
-        self.env: dict[str, str] = {"DSH_PERMISSION_MODE": "danger-full-access"}
-        """Added to the bare environment of every run; the mode is chosen so that nothing warns of it."""
+        self.env: dict[str, str] = {}
+        """Added to the bare environment of every run."""
 
     def use_model(self, base_url: str, key: str = "mock-key") -> None:
         """Send the DeepSeek route to a server of the test's own."""

@@ -12,7 +12,7 @@ from tests.e2e.reply import text
 NEEDED = {
     "llm": [
         "llm-deepseek", "llm-openai", "llm-anthropic", "agent-loop", "compaction-basic", "command-compact",
-        "headless-runner",
+        "web-search-deepseek", "headless-runner",
     ],
     "session": [
         "session-title", "session-persistence-jsonl", "session-checkpoint-policy", "session-projection",
@@ -24,9 +24,18 @@ NEEDED = {
     "agent-default-model": ["headless-runner"],
     "agent-loop": ["headless-runner"],
     "system-prompt": ["agent-loop", "headless-runner"],
-    "sandbox-policy": ["permission", "bash-sandbox", "fs-sandbox", "tool-bash", "tool-fs", "tool-str-replace-editor"],
+    "sandbox": [
+        "sandbox-policy", "permission", "bash-sandbox", "fs-sandbox", "tool-bash", "tool-fs",
+        "tool-str-replace-editor",
+    ],
+    "sandbox-policy": [
+        "permission", "bash-sandbox", "fs-sandbox", "tool-bash", "tool-fs", "tool-str-replace-editor",
+    ],
     "approval": ["permission"],
-    "subprocess": ["bash-sandbox", "tool-bash", "tool-fs-search"],
+    "subprocess": [
+        "sandbox-policy", "permission", "sandbox", "bash-sandbox", "fs-sandbox", "tool-bash", "tool-fs",
+        "tool-fs-search", "tool-str-replace-editor",
+    ],
     "shell-env": ["tool-bash"],
     "bash-sandbox": ["tool-bash"],
     "fs-sandbox": ["tool-fs", "tool-str-replace-editor"],
@@ -35,8 +44,9 @@ NEEDED = {
     "compaction-basic": ["command-compact"],
     "tools": [
         "agent-loop", "system-prompt", "timeout-policy", "tool-bash", "tool-fs", "tool-fs-search",
-        "tool-str-replace-editor", "tool-todo", "headless-runner",
+        "tool-str-replace-editor", "tool-todo", "tool-web", "headless-runner",
     ],
+    "web": ["web-search-deepseek", "tool-web"],
     "headless-startup": [
         "sandbox-policy", "approval", "permission", "bash-sandbox", "fs-sandbox", "tool-bash", "tool-fs",
         "tool-str-replace-editor", "headless-runner",
@@ -44,13 +54,14 @@ NEEDED = {
 }  # fmt: skip
 """The rows that then wait, by the row that is gone."""
 DISPENSABLE = [
-    "agent-instructions", "timer", "llm-openai", "llm-anthropic", "model-catalogue", "llm-retry", "credentials",
-    "settings", "session-title", "session-title-llm",
+    "agent-instructions", "timer", "llm-openai", "llm-anthropic", "model-catalogue", "llm-retry",
+    "credentials", "settings", "session-title", "session-title-llm",
     "session-persistence-jsonl", "session-checkpoint-policy", "session-stats",
     "session-projection-cache", "session-composition", "session-query-sqlite", "session-telemetry-otel",
     "permission", "user-questions", "command-compact", "tool-result-pruner",
     "fs-observation-policy", "timeout-policy", "spill-local", "spill-policy", "repeat-tool-reminder",
     "tool-bash", "tool-fs", "tool-fs-search", "tool-str-replace-editor", "tool-todo",
+    "web-search-deepseek", "tool-web",
 ]  # fmt: skip
 """Without these a question is answered all the same."""
 OTHERWISE = ["llm-deepseek", "headless-runner"]

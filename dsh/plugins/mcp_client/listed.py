@@ -60,4 +60,3 @@ def description_of(text: str) -> str:
     if len(text) <= MAX_DESCRIPTION_CHARS:
         return text
     return f"{text[:MAX_DESCRIPTION_CHARS]}\n[cut: {len(text)} characters]"
-

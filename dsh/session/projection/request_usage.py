@@ -1,7 +1,8 @@
 """What one model request used and cost, as the log keeps it: `request/usage`, an ignorable event of ours.
 
 There is one for each attempt of a step that reported usage, failed ones too, written before the message that
-came of it; and one for each call beside the turns (a title, a summary, a search), which names its purpose instead.
+came of it; and one for each call beside the turns (a title, a summary, a search), which names its purpose
+instead.
 """
 
 from collections.abc import Mapping
