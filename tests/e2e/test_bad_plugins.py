@@ -14,7 +14,8 @@ STAND_IN = "dsh: offline/demo answers by fixed rules; it is not a model"
 def run(space: Workspace, code: str, fields: str = "", **env: str) -> Finished:
     space.write("bad.py", code)
     space.write("p.yml", ROW % fields)
-    done = space.run("--profile", "demo", "--patch", "p.yml", "hello", env=env)
+    mode = {"DSH_PERMISSION_MODE": "danger-full-access"}  # chosen, so that nothing is said of it
+    done = space.run("--profile", "demo", "--patch", "p.yml", "hello", env={**mode, **env})
     assert "Traceback" not in done.stderr
     return done
 

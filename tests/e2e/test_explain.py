@@ -22,6 +22,7 @@ SECTIONS = {
     "models": "{lab/m: {price: {input: 3}}}",
     "permission": "{defaultPreset: read-only}",
     "shell": "{timeoutMs: 9}",
+    "web-search-deepseek": "{maxUses: 3}",
 }
 
 
@@ -244,7 +245,7 @@ def test_the_settings_over_a_row_are_told_with_their_lines(space: Workspace) -> 
     sections = {row["settings"][0]["section"] for row in found.values() if row["settings"]}
     assert sections == {
         "agent-default-model", "agent-loop", "llm-anthropic", "llm-deepseek", "llm-openai", "models",
-        "permission", "shell",
+        "permission", "shell", "web-search-deepseek",
     }  # fmt: skip
 
     told = space.run("explain", "bash-sandbox").stdout.splitlines()

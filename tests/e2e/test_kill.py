@@ -94,6 +94,10 @@ def job() -> list[dict[str, Any]]:
     ]
 
 
+UNCONFINED = {"DSH_PERMISSION_MODE": "danger-full-access"}
+"""Numbers of processes are then the same for a command and for whoever looks for it."""
+
+
 class Killed:
     """A job in a workspace that was killed at one event, and what it has left."""
 
@@ -106,7 +110,7 @@ class Killed:
         space.write("killer.yml", "- insert:\n    - {id: killer, name: ./killer.py}\n")
 
     def run(self, at: int) -> int:
-        env = {"KILL_AT": str(at), "TOLD": str(self.told)}
+        env = {"KILL_AT": str(at), "TOLD": str(self.told), **UNCONFINED}
         process = self.space.start("run", "--patch", "killer.yml", "do it", env=env)
         return finish(process).code
 

@@ -312,7 +312,8 @@ sys.exit(main())
 def test_a_file_that_may_not_grow_is_not_durable_and_leaves_nothing(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path, program=(sys.executable, "-P", "-c", SMALL_FILES))
 
-    done = workspace.run("--profile", "demo", "Run: echo x")
+    mode = {"DSH_PERMISSION_MODE": "danger-full-access"}
+    done = workspace.run("--profile", "demo", "Run: echo x", env=mode)
 
     assert done.code == 8 and "x\n" not in done.stdout.splitlines()
     first = done.stderr.splitlines()[0]

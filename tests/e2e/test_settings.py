@@ -68,7 +68,7 @@ def test_two_shells_in_realms_of_their_own_read_one_section(space: Workspace) ->
 
 
 def test_sections_that_nobody_reads_are_kept_and_ignored(space: Workspace) -> None:
-    text = "web-search-deepseek: {x: 1}\nllm-pi-ai: text\n"
+    text = "llm-pi-coder: {x: 1}\nllm-pi-ai: text\n"
     path = settings(space, text)
 
     done = space.run("--profile", "demo", "hello")

@@ -4,6 +4,7 @@ The whole system is bound read-only, the host's `/tmp` and `/run` are hidden sin
 out, and what the policy opens is bound again at its own path (`design.md` §10.26).
 """
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -124,7 +125,8 @@ def _places() -> list[str]:
 
 def _needed(covered: Sequence[str], policy: SandboxPolicy) -> Iterator[str]:
     """What lies in a covered place and is needed all the same. What may be changed is bound anew later."""
-    yield str(scratch.shared_root())
+    with contextlib.suppress(OSError):  # no room for temporary files: then there are none to see
+        yield str(scratch.shared_root())
     resolution = {os.path.realpath(path) for path in NAME_RESOLUTION}
     own = [path for path in (policy.workspace_root, *policy.extra_roots, policy.temp_folder) if path]
     for path in (*sorted(resolution), *NEEDED_OF_RUN, *own):
