@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import subprocess
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ UNKILLABLE_S = 2.0
 """How long after SIGKILL a group may stay. What stays longer is another user's, or stuck in the kernel."""
 
 
-class Child:
+class Child(ABC):
     """A started child. Everything happens in callbacks of the event loop and one task, which waits for the
     leader and gives the outcome.
 
@@ -71,19 +72,19 @@ class Child:
 
     # -- what a kind of child adds ---------------------------------------------------------------
 
+    @abstractmethod
     async def _drain(self) -> None:
         """After the leader's exit: take in what is still coming, within bounds."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _is_held(self) -> bool:
         """Whether somebody still holds its streams open."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _release(self) -> None:
         """Close what it holds. Idempotent."""
-        raise NotImplementedError
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most kinds have nothing to give back
         """Give back what a reader holds that has not read to the end."""
 
     @property
