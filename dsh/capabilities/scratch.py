@@ -27,14 +27,15 @@ class _Folder:
         self.pid = os.getpid()
         while True:
             self.path = Path(os.path.realpath(tempfile.mkdtemp(prefix=PREFIX)))
-            self.lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            with contextlib.suppress(
-                OSError
-            ):  # not every file system has locks; nothing is swept there either
+            try:
+                self.lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            except FileNotFoundError:  # another process swept it before it was locked
+                continue
+            with contextlib.suppress(OSError):  # a file system without locks is not swept either
                 fcntl.flock(self.lock, fcntl.LOCK_SH)
             if self.path.is_dir():
                 return
-            os.close(self.lock)  # another process swept it before it was locked
+            os.close(self.lock)
 
 
 _folder: _Folder | None = None
