@@ -14,6 +14,7 @@ so it imports nothing but the standard library, and little of that. `command` bu
 What cannot be done ends with exit code 125 and one line `landlock-run: …`, before the program has run.
 """
 
+import errno
 import os
 import sys
 
@@ -27,12 +28,17 @@ EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 _ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | _TRUNCATE | _IOCTL_DEV
 _READING = EXECUTE | READ_FILE | READ_DIR
+_MAKE_CHAR, _MAKE_BLOCK = 1 << 6, 1 << 11
+_CHANGING = ~(_MAKE_CHAR | _MAKE_BLOCK)
+"""Everything but making device files, through which root would reach what lies outside."""
+_KEPT_CAPABILITIES = (0, 1, 3)
+"""Of root's: CHOWN, DAC_OVERRIDE, FOWNER, to work on other users' files where it may write at all."""
 _TCP = 0b11
 _SCOPES = 0b11
 """Abstract sockets and signals: neither leaves the walls."""
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
-_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
+_PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 24, 38
 _SIGKILL = 9
 
 
@@ -107,7 +113,7 @@ def _main(words: list[str]) -> None:
         value = words.pop(0)
         if option in ("--ro", "--rw"):
             is_walled = True
-            paths.append((_READING if option == "--ro" else -1, value))
+            paths.append((_READING if option == "--ro" else _CHANGING, value))
         elif not value.isdecimal():
             raise _Failure(f"{option} takes a number, found {value!r}")
         elif option == "--parent":
@@ -170,10 +176,25 @@ def _wall_in(paths: list[tuple[int, str]], has_network: bool) -> None:
         raise _Failure(f"no ruleset could be made: {_reason()}")
     for rights, path in paths:
         _allow(ruleset, handled & rights, path)
+    if os.geteuid() == 0:
+        _drop_capabilities()
     _call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     if _syscall(_RESTRICT_SELF, ruleset, 0) < 0:
         raise _Failure(f"the rules were not taken: {_reason()}")
     os.close(ruleset)
+
+
+def _drop_capabilities() -> None:
+    """What root could get at the next program start, all but a few. The numbers have no known end."""
+    for number in range(64):
+        if number in _KEPT_CAPABILITIES:
+            continue
+        try:
+            _call("prctl", _PR_CAPBSET_DROP, number, 0, 0, 0)
+        except _Failure:
+            if _errno() == errno.EINVAL:  # beyond the last one
+                return
+            raise
 
 
 def _allow(ruleset: int, rights: int, path: str) -> None:
@@ -230,9 +251,13 @@ def _call(name: str, *arguments: int) -> None:
 
 
 def _reason() -> str:
+    return os.strerror(_errno())
+
+
+def _errno() -> int:
     import ctypes
 
-    return os.strerror(ctypes.get_errno())
+    return ctypes.get_errno()
 
 
 if __name__ == "__main__":
