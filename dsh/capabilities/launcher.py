@@ -7,6 +7,7 @@ so it imports nothing but the standard library, and little of that. `command` bu
     --terminal        take the terminal on standard input as the one that controls the session
     --status FD       say there what becomes of the start (`read_status`); else on standard error
     --ro PATH         wall in: this path and what is below may be read and executed
+    --ro-try PATH     the same, but a path that is not there is left out
     --rw PATH         wall in: this path and what is below may be changed, too
     --no-network      wall in: no TCP connection and no listening socket
     --probe           print how much of the walls this system has, `landlock: ABI N`, and end
@@ -47,6 +48,7 @@ def command(
     *,
     status_fd: int | None = None,
     readable: "tuple[str, ...]" = (),
+    readable_if_there: "tuple[str, ...]" = (),
     writable: "tuple[str, ...]" = (),
     is_network_open: bool = True,
     has_terminal: bool = False,
@@ -62,6 +64,8 @@ def command(
         words.append("--terminal")
     for path in readable:
         words += ["--ro", path]
+    for path in readable_if_there:
+        words += ["--ro-try", path]
     for path in writable:
         words += ["--rw", path]
     if not is_network_open:
@@ -95,7 +99,7 @@ class _Failure(Exception):
 
 
 def _main(words: list[str]) -> None:
-    paths: list[tuple[int, str]] = []
+    paths: list[tuple[int, str, bool]] = []
     parent, status, is_walled, has_network, has_terminal = 0, -1, False, True, False
     while words and words[0] != "--":
         option = words.pop(0)
@@ -108,12 +112,13 @@ def _main(words: list[str]) -> None:
         if option == "--no-network":
             is_walled, has_network = True, False
             continue
-        if option not in ("--parent", "--status", "--ro", "--rw") or not words:
+        if option not in ("--parent", "--status", "--ro", "--ro-try", "--rw") or not words:
             raise _Failure(f"cannot read the option {option!r}")
         value = words.pop(0)
-        if option in ("--ro", "--rw"):
+        if option in ("--ro", "--ro-try", "--rw"):
             is_walled = True
-            paths.append((_READING if option == "--ro" else _CHANGING, value))
+            rights = _CHANGING if option == "--rw" else _READING
+            paths.append((rights, value, option == "--ro-try"))
         elif not value.isdecimal():
             raise _Failure(f"{option} takes a number, found {value!r}")
         elif option == "--parent":
@@ -162,7 +167,7 @@ def _abi() -> int:
     return max(0, _syscall(_CREATE_RULESET, None, 0, 1))
 
 
-def _wall_in(paths: list[tuple[int, str]], has_network: bool) -> None:
+def _wall_in(paths: "list[tuple[int, str, bool]]", has_network: bool) -> None:
     abi = min(_abi(), KNOWN_ABI) if sys.platform == "linux" else 0
     if abi < 1:
         raise _Failure("this system does not enforce Landlock")
@@ -174,8 +179,8 @@ def _wall_in(paths: list[tuple[int, str]], has_network: bool) -> None:
     ruleset = _syscall(_CREATE_RULESET, raw, len(raw), 0)
     if ruleset < 0:
         raise _Failure(f"no ruleset could be made: {_reason()}")
-    for rights, path in paths:
-        _allow(ruleset, handled & rights, path)
+    for rights, path, may_be_missing in paths:
+        _allow(ruleset, handled & rights, path, may_be_missing)
     if os.geteuid() == 0:
         _drop_capabilities()
     _call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
@@ -197,10 +202,12 @@ def _drop_capabilities() -> None:
             raise
 
 
-def _allow(ruleset: int, rights: int, path: str) -> None:
+def _allow(ruleset: int, rights: int, path: str, may_be_missing: bool) -> None:
     try:
         beneath = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError as error:
+        if may_be_missing:
+            return
         raise _Failure(f"cannot open the path of a rule, {path!r}: {error.strerror}") from None
     if not os.path.isdir(path):  # noqa: PTH112
         rights &= _ON_FILES

@@ -130,7 +130,7 @@ def _needed(covered: Sequence[str], policy: SandboxPolicy) -> Iterator[str]:
     resolution = {os.path.realpath(path) for path in NAME_RESOLUTION}
     own = [path for path in (policy.workspace_root, *policy.extra_roots, policy.temp_folder) if path]
     for path in (*sorted(resolution), *NEEDED_OF_RUN, *own):
-        if Path(path).exists() and any(is_within(place, path) for place in covered):
+        if Path(path).exists() and any(is_within(place, path) for place in (*covered, "/dev")):
             yield path
 
 

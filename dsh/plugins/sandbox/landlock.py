@@ -71,11 +71,13 @@ class Landlock:
             )
         roots = [root for root in writable_roots(policy) if Path(root).is_dir()]
         _refuse_hidden(policy, roots)
+        hidden = [path for path in policy.hidden_paths if os.path.lexists(path)]
         words = launcher.command(
             list(argv),
             status_fd=status_fd,
-            readable=tuple(_readable(policy.hidden_paths)),
-            writable=(*_devices(), *roots),
+            readable=() if hidden else ("/",),
+            readable_if_there=tuple(_beside(hidden)) if hidden else (),
+            writable=(*_devices((policy.workspace_root, *policy.extra_roots)), *roots),
             is_network_open=policy.is_network_open,
         )
         return Confined(
@@ -88,8 +90,13 @@ class Landlock:
         )
 
 
-def _devices() -> tuple[str, ...]:
-    return tuple(path for path in DEVICES if Path(path).exists())
+def _devices(projects: Sequence[str] = ()) -> tuple[str, ...]:
+    """The devices that are open in every mode, but for a folder of theirs in which a project lies."""
+    return tuple(
+        path
+        for path in DEVICES
+        if Path(path).exists() and not any(is_within(path, root) for root in projects)
+    )
 
 
 def _refuse_hidden(policy: SandboxPolicy, roots: Sequence[str]) -> None:
@@ -102,12 +109,8 @@ def _refuse_hidden(policy: SandboxPolicy, roots: Sequence[str]) -> None:
         )
 
 
-def _readable(hidden: Sequence[str]) -> Iterator[str]:
-    """The root, or where something is hidden: all that lies beside the ways to it."""
-    open_ways = [path for path in hidden if os.path.lexists(path)]
-    if not open_ways:
-        yield "/"
-        return
+def _beside(hidden: Sequence[str]) -> Iterator[str]:
+    """All that lies beside the ways to what is hidden: to hide something is to open all the rest."""
     pending = ["/"]
     while pending:
         folder = pending.pop()
@@ -116,9 +119,9 @@ def _readable(hidden: Sequence[str]) -> Iterator[str]:
         except OSError:  # what cannot be listed stays closed
             continue
         for entry in entries:
-            if entry.path in open_ways:
+            if entry.path in hidden:
                 continue
-            if any(is_within(entry.path, path) for path in open_ways):
+            if any(is_within(entry.path, path) for path in hidden):
                 pending.append(entry.path)
             elif not entry.is_symlink():
                 yield entry.path
