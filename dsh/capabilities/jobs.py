@@ -11,10 +11,13 @@ import msgspec
 
 from dsh.capabilities.agent import AgentRef
 from dsh.errors import DshError
-from dsh.kernel import CancelToken, Event, ServiceKey
+from dsh.kernel import CancelToken, Effect, Event, ServiceKey
 
 JobStatus = Literal["running", "stopping", "completed", "killed", "failed"]
 JobEnd = Literal["completed", "killed", "failed"]
+
+MODEL = "model"
+"""The reader that `job_output` is. Displays have names of their own."""
 
 
 class JobError(DshError):
@@ -36,8 +39,11 @@ class JobHooks(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Ask the work to end, with a reason where there is one; returns at once."""
     done: Awaitable[JobOutcome]
     """Ends with the work. Raising is `failed`."""
-    read_output: Callable[[], str] | None = None
-    """What was printed since the last read; unset: the job has one text at its end, `final_output`."""
+    open_output: Callable[[], Callable[[], str]] | None = None
+    """A new reader from the beginning: it answers what was printed since its last call.
+
+    Unset: the job has one text at its end, `final_output`.
+    """
     final_output: Callable[[], str] | None = None
 
 
@@ -93,32 +99,51 @@ class Jobs(Protocol):
     def get(self, job_id: str, caller: str | None) -> Job:
         """Raises `JobError` where there is none for this caller."""
 
-    def read(self, job_id: str, caller: str | None) -> str:
-        """What is new of its output."""
+    def read(self, job_id: str, caller: str | None, *, reader: str = MODEL) -> str:
+        """What is new of its output for this reader; readers take nothing from one another.
+
+        A job with one text has none before its end, and then the same each time. Once it is over, a read by
+        `MODEL` means that its end is known.
+        """
 
     def kill(self, job_id: str, caller: str | None, reason: str | None = None) -> Job:
-        """Ask it to end; returns at once. On a job that is over nothing happens."""
+        """Ask it to end; returns at once. On a job that is over nothing happens.
+
+        Raises:
+            Exception: what its cancel raised; nothing has changed then.
+        """
 
     async def wait(
         self, job_id: str, ms: float, caller: str | None, *, signal: CancelToken | None = None
     ) -> Job:
-        """Return when it is over or the time is."""
+        """Return when it is over or the time is.
+
+        Raises:
+            Cancelled: `signal` was cancelled while it ran.
+        """
 
     def running(self) -> Sequence[Job]:
         """All of them, whoever owns them: for the end of a run."""
+
+    def attach(self) -> Effect:
+        """Say that the agents of the caller's scope can look after jobs; until then none starts for them."""
 
 
 JOBS: ServiceKey[Jobs] = ServiceKey("jobs")
 
 
-class JobSettled(msgspec.Struct, frozen=True, eq=False):
-    """Payload of `jobs/settled`."""
+class JobSubject(msgspec.Struct, frozen=True, eq=False):
+    """Payload of `jobs/changed` and `jobs/settled`."""
 
     job: Job
     owner: AgentRef | None
 
 
-JOBS_SETTLED: Event[JobSettled, None] = Event(
-    "jobs/settled", "emit", contained=True, scoped=lambda settled: settled.owner
+JOBS_CHANGED: Event[JobSubject, None] = Event(
+    "jobs/changed", "emit", contained=True, scoped=lambda subject: subject.owner
 )
-"""A job is over. Heard after all who waited for it were released."""
+"""A job has another status: it has begun, was asked to end, or is over."""
+JOBS_SETTLED: Event[JobSubject, None] = Event(
+    "jobs/settled", "emit", contained=True, scoped=lambda subject: subject.owner
+)
+"""A job is over. Heard last, after all who waited for it were released."""

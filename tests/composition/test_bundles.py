@@ -90,6 +90,7 @@ BASE: dict[str, dict[str, Any]] = {
     "sandbox": {},
     "shell-env": {},
     "bash-sandbox": {"disabled": "platform == 'win32'", "config": {"timeoutMs": 60000}},
+    "jobs": {},
     "fs-sandbox": {},
     "fs-observation-policy": {},
     "tools": {},
@@ -100,6 +101,7 @@ BASE: dict[str, dict[str, Any]] = {
         "config": {"thresholds": [3, 5, 8], "argumentsPreviewChars": 500, "blockAt": 20, "endTurnAt": 30}
     },
     "tool-bash": {"disabled": "platform == 'win32'"},
+    "tool-jobs": {},
     "tool-fs": {},
     "tool-fs-search": {"config": {"sampleOverCapGlobResults": False}},
     "tool-str-replace-editor": {"config": {"maxOutputChars": 16000}},

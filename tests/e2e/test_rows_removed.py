@@ -38,12 +38,13 @@ NEEDED = {
     ],
     "shell-env": ["tool-bash"],
     "bash-sandbox": ["tool-bash"],
+    "jobs": ["tool-jobs"],
     "fs-sandbox": ["tool-fs", "tool-str-replace-editor"],
     "commands": ["command-compact"],
     "token-meter": ["compaction-basic", "command-compact"],
     "compaction-basic": ["command-compact"],
     "tools": [
-        "agent-loop", "system-prompt", "timeout-policy", "tool-bash", "tool-fs", "tool-fs-search",
+        "agent-loop", "system-prompt", "timeout-policy", "tool-bash", "tool-jobs", "tool-fs", "tool-fs-search",
         "tool-str-replace-editor", "tool-todo", "tool-web", "headless-runner",
     ],
     "web": ["web-search-deepseek", "tool-web"],
@@ -60,7 +61,7 @@ DISPENSABLE = [
     "session-projection-cache", "session-composition", "session-query-sqlite", "session-telemetry-otel",
     "permission", "user-questions", "command-compact", "tool-result-pruner",
     "fs-observation-policy", "timeout-policy", "spill-local", "spill-policy", "repeat-tool-reminder",
-    "tool-bash", "tool-fs", "tool-fs-search", "tool-str-replace-editor", "tool-todo",
+    "tool-bash", "tool-jobs", "tool-fs", "tool-fs-search", "tool-str-replace-editor", "tool-todo",
     "web-search-deepseek", "tool-web",
 ]  # fmt: skip
 """Without these a question is answered all the same."""

@@ -124,6 +124,13 @@ KEYS: dict[str, dict[str, Any]] = {
         "graceMs": 3_000, "stderrMaxBytes": 65_536, "timeoutMs": 30_000,
     },
     "tool-str-replace-editor": {"maxOutputChars": 16_000, "description": None},
+    "jobs": {"maxConcurrentJobsPerOwner": 10},
+    "tool-jobs": {
+        "waitTimeoutMs": 30_000,
+        "maxWaitTimeoutMs": 600_000,
+        "completionDelivery": "wakeup",
+        "maxConsecutiveWakes": 3,
+    },
     "tool-todo": {"allowParallelInProgress": REQUIRED},
     "tool-result-pruner": {"thresholdChars": 8192, "headChars": 4096, "tailChars": 1024},
     "tool-web": {

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from dsh.capabilities.jobs import JOBS, Job, JobError, JobHooks, JobSpec
+from dsh.capabilities.jobs import JOBS, MODEL, Job, JobError, JobHooks, JobSpec
 from dsh.capabilities.sandbox import SandboxPolicy, SandboxUnavailable
 from dsh.capabilities.shell import SHELL, Shell, ShellDelta, ShellProcess, ShellRequest
 from dsh.capabilities.subprocess import SpawnError
-from dsh.kernel import CancelToken, Context
+from dsh.kernel import CancelToken, Context, Effect
 from dsh.tools.registry import TOOLS
 from tests.aio import aio
 from tests.plugins.test_tool_bash import bash, machine, text
@@ -163,7 +163,10 @@ class Held:
     def get(self, job_id: str, caller: str | None) -> Job:
         raise NotImplementedError
 
-    def read(self, job_id: str, caller: str | None) -> str:
+    def read(self, job_id: str, caller: str | None, *, reader: str = MODEL) -> str:
+        raise NotImplementedError
+
+    def attach(self) -> Effect:
         raise NotImplementedError
 
     def kill(self, job_id: str, caller: str | None, reason: str | None = None) -> Job:
@@ -218,9 +221,11 @@ async def test_a_command_becomes_a_job_that_survives_the_call() -> None:
         assert (spec.kind, spec.label) == ("bash", "echo out; echo err >&2; exit 2")
         outcome = await hooks.done
         assert (outcome.status, outcome.detail) == ("completed", "exit code: 2")
-        assert hooks.read_output is not None
-        assert hooks.read_output() == "out\n[stderr]\nerr\n"
-        assert hooks.read_output() == ""
+        assert hooks.open_output is not None
+        read = hooks.open_output()
+        assert read() == "out\n[stderr]\nerr\n"
+        assert read() == ""
+        assert hooks.open_output()() == "out\n[stderr]\nerr\n"
 
 
 @aio
@@ -246,8 +251,8 @@ async def test_output_that_was_dropped_is_told_on_every_read() -> None:
         await bash(ctx, command="seq 1 1000", run_in_background=True)
         (hooks,) = held.hooks
         await hooks.done
-        assert hooks.read_output is not None
-        first = hooks.read_output()
+        assert hooks.open_output is not None
+        first = hooks.open_output()()
 
         assert "1000\n[some output was dropped from memory; full output: /" in first
 

@@ -24,7 +24,7 @@ async def start_job(
         return JobHooks(
             cancel=lambda reason: process.kill(),
             done=_outcome(process),
-            read_output=reader(process, escalation),
+            open_output=lambda: reader(process, escalation),
         )
 
     return await jobs.start(JobSpec(kind="bash", label=request.command, owner=owner, run=run))
