@@ -46,7 +46,9 @@ class Place:
         (self.ws / "linked").hardlink_to(self.file)
         (self.ws / "out").symlink_to(root)
         (root / "secret").write_text("hush")
-        self.victim = subprocess.Popen(["sleep", "300"], env={"SECRET": "hush", "PATH": os.environ["PATH"]})
+        self.victim = subprocess.Popen(
+            ["sleep", "300"], env={"SECRET": "hush", "PATH": os.environ["PATH"]}, cwd="/var/tmp"
+        )
         self.number = os.urandom(4).hex()
         self.size = 100_000 + int(self.number, 16) % 900_000
         self.sockets: list[socket.socket] = []
