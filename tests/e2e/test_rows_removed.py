@@ -44,8 +44,8 @@ NEEDED = {
     "token-meter": ["compaction-basic", "command-compact"],
     "compaction-basic": ["command-compact"],
     "tools": [
-        "agent-loop", "system-prompt", "timeout-policy", "tool-bash", "tool-jobs", "tool-fs", "tool-fs-search",
-        "tool-str-replace-editor", "tool-todo", "tool-web", "headless-runner",
+        "agent-loop", "system-prompt", "timeout-policy", "tool-bash", "tool-jobs", "tool-fs",
+        "tool-fs-search", "tool-str-replace-editor", "tool-todo", "tool-web", "headless-runner",
     ],
     "web": ["web-search-deepseek", "tool-web"],
     "headless-startup": [

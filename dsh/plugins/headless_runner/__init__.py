@@ -8,9 +8,8 @@ log is durable before a word is printed, and the end is asked for after the answ
 import asyncio
 import contextlib
 import uuid
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import cast
 
 import msgspec
 
@@ -20,16 +19,12 @@ from dsh.agent.model_selection import SelectedModel
 from dsh.agent.registry import AGENT_FACTORY, AGENTS
 from dsh.capabilities.bounds import Amount, TimerMs
 from dsh.capabilities.launch import APP_EXIT, APP_INTERRUPT, APP_OUTPUT, BOOT, AppOutput, Interrupt, tell
-from dsh.composition.home import home_label
-from dsh.errors import CredentialError, DshError
+from dsh.errors import DshError
 from dsh.kernel import CancelToken, Context, ServiceKey
 from dsh.kernel.foreign import contained
-from dsh.llm.failure import CREDENTIAL_CODES
-from dsh.session.chunk_run import ChunkRun
-from dsh.session.event import SessionEvent
-from dsh.session.inbox_fold import consumed_work
-from dsh.session.log import Session
-from dsh.session.message import text_of, user_message
+from dsh.plugins.headless_runner.background import Background
+from dsh.plugins.headless_runner.outcome import FAILED, account, judge
+from dsh.session.message import user_message
 from dsh.session.store import SESSIONS
 
 inject = [BOOT, APP_EXIT, APP_OUTPUT, AGENTS, AGENT_FACTORY, SESSIONS, DEFAULT_MODEL]
@@ -40,17 +35,8 @@ provide = [RUN]
 
 GRACE_S = 8.0
 """How long a cancelled agent may take to become idle; a tool body has 5 s of it (`design.md` §10.3)."""
-FAILED = 1
-AT_LIMIT = 5
-OUT_OF_TIME = 124
-_LIMITS = {
-    "limit:steps": ("steps", "headless-runner.maxSteps or agent-loop.maxStepsPerTurn", AT_LIMIT),
-    "limit:tokens": ("tokens", "headless-runner.maxTokensTotal or agent-loop.maxTokensPerTurn", AT_LIMIT),
-    "limit:timeout": ("time", "headless-runner.timeoutMs or agent-loop.maxTurnMs", OUT_OF_TIME),
-    "limit:repeat": ("equal calls in a row", "repeat-tool-reminder.endTurnAt", AT_LIMIT),
-}
-"""What a limit counts, the rows and keys that set it, and the exit code."""
-NO_ANSWER = "dsh: the task ended without an answer; dsh sessions show last tells what was done"
+JOB_WAIT_S = 5.0
+"""How long background jobs may go on when the agent has nothing more to do (`design.md` §4.9)."""
 HELD = "headless-runner is doing its task"
 """Why no edit of the composition may restart this row, or what it uses, before the end."""
 
@@ -68,92 +54,14 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
     """How long its turns may take in all, in milliseconds; what runs then is cancelled where it stands."""
 
 
-class Outcome(NamedTuple):
-    """What an idle-to-idle interval of a log came to."""
-
-    text: str
-    reason: dict[str, Any] | None
-    """The `turn/end` reason of the last turn; None where no turn ended."""
-    has_begun: bool = True
-    """Whether any turn was begun."""
-    is_cut: bool = False
-    """Whether the text is the beginning of a reply that was broken off in the last turn."""
-
-
-def fold_outcome(entries: Iterable[SessionEvent | ChunkRun]) -> Outcome:
-    """The last assistant text that is not empty, and how the last turn ended.
-
-    Nothing before the first `turn/start` counts. A message without text (tool calls, reasoning) leaves
-    the earlier text standing; text blocks are joined without a separator (`spec/front-ends.md` §1.4).
-    """
-    text, reason, has_begun, is_cut = "", None, False, False
-    for entry in entries:
-        if isinstance(entry, ChunkRun):
-            continue
-        if entry.type == "turn/start":
-            has_begun, reason, is_cut = True, None, False
-        elif has_begun and entry.type == "assistant/message":
-            if said := text_of(entry.data["message"]):
-                text, is_cut = said, entry.data.get("interrupted") is True
-        elif has_begun and entry.type == "turn/end":
-            reason = entry.data["reason"]
-    return Outcome(text, reason, has_begun, is_cut)
-
-
-def account(session: Session, first: int) -> Outcome:
-    """What the log came to from seq `first` on. A turn that did nothing does not cover up one that failed."""
-    outcome = fold_outcome(session.entries(first))
-    if outcome.reason is not None and outcome.reason["kind"] == "completed":
-        worked = consumed_work(session, first).end
-        if worked is not None:
-            return outcome._replace(reason=worked.data["reason"])
-    return outcome
-
-
-def judge(outcome: Outcome) -> tuple[int, str | None]:
-    """The exit code, and the line for standard error where there is something to say."""
-    reason = outcome.reason
-    if reason is None:
-        if outcome.has_begun:
-            return FAILED, "dsh: the turn has no end in the log"
-        return FAILED, "dsh: the task was never taken up: no turn ran"
-    match reason["kind"]:
-        case "completed":
-            return 0, None if outcome.text.strip() else NO_ANSWER
-        case "error":
-            return _judge_error(reason["error"], is_cut=outcome.is_cut)
-        case "max-tokens":
-            return FAILED, "dsh: the answer is cut off: the model reached its limit of output tokens"
-        case "blocked":
-            return FAILED, "dsh: the task was refused before the model was asked"
-        case kind:
-            return _judge_cause(kind, reason.get("reason") or {})
-
-
-def _judge_error(error: dict[str, Any], *, is_cut: bool) -> tuple[int, str]:
-    code = error["code"]
-    line = f"dsh: {code}: {' '.join(str(error['message']).split())}"
-    if is_cut:
-        line += "; the answer is cut off there"
-    if code == "AUTH":  # the provider's words; those of a key that was never sent name the remedy themselves
-        line += f"; export a valid key, or put it into {home_label()}/.credentials.yaml"
-    return (CredentialError.exit_code if code in CREDENTIAL_CODES else FAILED), line
-
-
-def _judge_cause(kind: str, cause: dict[str, Any]) -> tuple[int, str]:
-    name = cause.get("reason") or cause.get("kind")
-    if name in _LIMITS:
-        what, where, code = _LIMITS[name]
-        return code, f"dsh: stopped at the limit of {what} ({where}); a higher one lets it go on"
-    because = f" ({name})" if name else ""
-    return (AT_LIMIT if str(name).startswith("limit:") else FAILED), f"dsh: the turn ended {kind}{because}"
-
-
 class Run:
     """The one task of this process, from the passed audit to the request for the end."""
 
-    def __init__(self, ctx: Context, task: str, limits: RunLimits, grace_s: float) -> None:
-        self._ctx, self._task, self._limits, self._grace_s = ctx, task, limits, grace_s
+    def __init__(
+        self, ctx: Context, task: str, limits: RunLimits, *, grace_s: float, job_wait_s: float
+    ) -> None:
+        self._ctx, self._task, self._limits = ctx, task, limits
+        self._grace_s, self._job_wait_s = grace_s, job_wait_s
         self._output: AppOutput = ctx.use(APP_OUTPUT)
         self._exit = ctx.use(APP_EXIT)
         self._agent: Agent | None = None
@@ -205,6 +113,7 @@ class Run:
         if not self._interrupted.is_set():
             agent.followup(user_message(self._task))
             await self._idle(agent)
+            await self._end_background(agent, first)
         if not self._ctx.fiber.is_active:
             return None
         await sessions.flush(agent.session)
@@ -244,6 +153,21 @@ class Run:
                 with contextlib.suppress(asyncio.CancelledError):
                     await waiting
 
+    async def _end_background(self, agent: Agent, first: int) -> None:
+        """Let jobs that still run end by themselves for a while, then end them and say so.
+
+        What they tell the agent may wake it. A turn that failed, a limit or a signal waits for nothing.
+        """
+        background = Background(self._ctx, agent, self._interrupted)
+        while not self._interrupted.is_set() and self._ctx.fiber.is_active:
+            reason = account(agent.session, first).reason
+            is_done = reason is None or reason["kind"] != "completed"
+            if is_done or not await background.has_news(self._job_wait_s):
+                break
+            await self._idle(agent)
+        for line in background.drop():
+            self._output.notice(line)
+
     def _say(self, error: Exception) -> int:
         if self._interrupt is None:
             tell(self._output, error)
@@ -267,9 +191,16 @@ def apply(ctx: Context, config: Config) -> None:
     start(ctx, config.task, limits)
 
 
-def start(ctx: Context, task: str, limits: RunLimits, *, grace_s: float = GRACE_S) -> None:
+def start(
+    ctx: Context,
+    task: str,
+    limits: RunLimits,
+    *,
+    grace_s: float = GRACE_S,
+    job_wait_s: float = JOB_WAIT_S,
+) -> None:
     """Run `task` as an effect of `ctx`, and answer signals for it."""
-    run = Run(ctx, task, limits, grace_s)
+    run = Run(ctx, task, limits, grace_s=grace_s, job_wait_s=job_wait_s)
     ctx.provide(RUN, run)
     ctx.effect(lambda: run.gone, "end of the run")
     hold(ctx)
