@@ -34,6 +34,9 @@ class NoSandbox:
         if mode != "danger-full-access" and not self.has_backends:
             raise SandboxUnavailable(f"no sandbox here can keep mode {mode!r}", hint="install one")
 
+    async def chosen(self, mode: SandboxMode) -> str:
+        raise SandboxUnavailable(f"nothing confines {mode} here")
+
     def doubt(self) -> None:
         raise AssertionError("no command has run")
 

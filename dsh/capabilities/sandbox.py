@@ -127,6 +127,12 @@ class Sandbox(Protocol):
             SandboxUnavailable: they cannot, and the composition wants to know it at the start.
         """
 
+    async def chosen(self, mode: SandboxMode) -> str:
+        """The name of the backend that keeps a confined mode.
+
+        Raises: as `confine`.
+        """
+
     def doubt(self) -> None:
         """The chosen backend has failed a command: try all of them anew before the next one."""
 

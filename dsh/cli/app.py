@@ -84,6 +84,21 @@ def explain(
     raise typer.Exit(explained(profile, patch, cwd, row, is_json=as_json))
 
 
+@app.command("doctor")
+def doctor(
+    profile: Annotated[str, typer.Option(metavar="NAME", help="Examine for this profile.")] = DEFAULT_PROFILE,
+    patch: Annotated[
+        list[str], typer.Option(metavar="FILE", help="Apply this patch file as well; repeatable.")
+    ] = [],  # noqa: B006 -- Typer copies it
+    cwd: Annotated[str, typer.Option("--cwd", "-C", metavar="DIR", help="As if started in DIR.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Tell what this machine lacks for a profile: which sandbox works, and why not. Changes nothing."""
+    from dsh.cli.doctor.command import examined
+
+    raise typer.Exit(examined(profile, patch, cwd, is_json=as_json))
+
+
 @app.command("replay")
 def replay(
     session: Annotated[

@@ -11,7 +11,7 @@ from dsh.errors import UsageError
 
 Action = Literal["boot", "dump", "dump-default", "version", "help", "command"]
 
-COMMANDS = ("explain", "plugin", "replay", "sessions")
+COMMANDS = ("doctor", "explain", "plugin", "replay", "sessions")
 """What stands behind the first word as a command of its own; `run` is rewritten instead."""
 DEFAULT_PROFILE = "headless"
 """What `dsh run` starts and what is dumped where no profile is named."""

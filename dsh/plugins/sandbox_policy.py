@@ -42,7 +42,8 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
     """More directories that `workspace-write` may change."""
     protected_paths: list[str] = []
     """What `workspace-write` may not change although it lies in a directory that it may change; `.git/hooks`
-    and `.dsh` of the workspace and of the extra directories are protected anyway.
+    and `.dsh` of the workspace and of the extra directories are protected anyway. A directory that is itself
+    one of those that may be changed is not protected by this.
     """
     hidden_paths: list[str] = []
     """What the confined modes may not even read, with all that lies below."""

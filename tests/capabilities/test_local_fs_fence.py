@@ -49,6 +49,15 @@ def test_what_is_obeyed_later_is_protected_and_what_is_hidden_is_not_written(
     assert may_change(policy, os.path.normpath(root / path)) == is_free
 
 
+def test_a_directory_that_may_be_changed_is_not_protected_as_a_whole(tmp_path: Path) -> None:
+    policy = SandboxPolicy(
+        "workspace-write", str(tmp_path / "a" / "b"), protected_paths=(str(tmp_path / "a"),)
+    )
+    itself = SandboxPolicy("workspace-write", str(tmp_path), protected_paths=(str(tmp_path),))
+
+    assert may_change(policy, str(tmp_path / "a" / "b" / "x")) and may_change(itself, str(tmp_path / "x"))
+
+
 def test_protection_follows_a_link_that_leads_into_it(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / ".dsh").symlink_to("real")

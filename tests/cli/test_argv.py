@@ -83,7 +83,7 @@ def test_version_wins_over_every_other_launcher_flag(line: list[str]) -> None:
     [
         ([], "--profile NAME is required"),
         (["some task"], "no command 'some task'"),
-        (["doctor"], "no command 'doctor'"),
+        (["batch"], "no command 'batch'"),
         (["--", "run"], "run is a command only as the first word"),
         (["-C", "d", "sessions", "list"], "sessions is a command only as the first word"),
         (["--frob"], "unknown option '--frob'"),
@@ -145,7 +145,7 @@ def test_a_slip_names_the_closest_word(line: list[str], meant: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [["doctor"], ["--frob"], ["fix the failing test"], ["x" * 1_000_000], ["-x"]]
+    "line", [["batch"], ["--frob"], ["fix the failing test"], ["x" * 1_000_000], ["-x"]]
 )
 def test_what_is_like_no_word_names_none(line: list[str]) -> None:
     with pytest.raises(UsageError) as caught:

@@ -73,7 +73,7 @@ BASE: dict[str, dict[str, Any]] = {
     "compaction-basic": {},
     "command-compact": {},
     "tool-result-pruner": {"config": {"thresholdChars": 8192, "headChars": 4096, "tailChars": 1024}},
-    "sandbox-policy": {"config": {"mode": MODE, "workspaceRoot": "cwd"}},
+    "sandbox-policy": {"config": {"mode": MODE, "workspaceRoot": "cwd", "protectedPaths": "[home()]"}},
     "approval": {"config": {"policy": f"'never' if {MODE} == 'danger-full-access' else 'ask'"}},
     "permission": {
         "config": {
@@ -186,7 +186,11 @@ def test_headless_is_confined_to_its_workspace_unless_flag_or_variable_choose(
     env: dict[str, str], flags: dict[str, Any], mode: str, policy: str
 ) -> None:
     found = rows("headless")
-    assert evaluated(found["sandbox-policy"], env, flags) == {"mode": mode, "workspaceRoot": "/ws"}
+    assert evaluated(found["sandbox-policy"], env, flags) == {
+        "mode": mode,
+        "workspaceRoot": "/ws",
+        "protectedPaths": [str(HOME)],
+    }
     assert evaluated(found["approval"], env, flags) == {"policy": policy}
 
 

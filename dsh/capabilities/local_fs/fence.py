@@ -29,7 +29,11 @@ def protected_paths(policy: SandboxPolicy) -> tuple[str, ...]:
         return ()
     named = [os.path.join(root, name) for root in _projects(policy) for name in PROTECTED_NAMES]
     roots = writable_roots(policy)
-    more = [path for path in policy.protected_paths if any(is_within(root, path) for root in roots)]
+    more = [
+        path
+        for path in policy.protected_paths
+        if path not in roots and any(is_within(root, path) for root in roots)
+    ]
     return tuple(dict.fromkeys((*named, *more)))
 
 

@@ -97,6 +97,13 @@ class SandboxService:
         if mode != "danger-full-access" and self._config.check_at_start:
             await self._choice(mode)
 
+    async def chosen(self, mode: SandboxMode) -> str:
+        """The name of the backend that keeps a mode.
+
+        Raises: as `confine`.
+        """
+        return (await self._choice(mode)).name
+
     def doubt(self) -> None:
         self._chosen = None
 
