@@ -8,7 +8,6 @@ import contextlib
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from dsh.capabilities import scratch
 from dsh.capabilities.confined_end import status_pipe
@@ -100,10 +99,10 @@ def _profile(policy: SandboxPolicy, cwd: str) -> Iterator[str]:
     for path in _needed(covered, policy):
         yield from ("--ro-bind-try", path, path)
     for root in roots:
-        if root != "/" and Path(root).is_dir():
+        if root != "/" and os.path.isdir(root):
             yield from ("--bind", root, root)
-    for path in protected_paths(policy):
-        if os.path.lexists(path):
+    for path in map(os.path.realpath, protected_paths(policy)):  # nothing can be mounted over a link
+        if os.path.exists(path) and any(is_within(root, path) for root in roots):
             yield from ("--ro-bind-try", path, path)
     for path in policy.hidden_paths:
         yield from _hidden(path)
@@ -113,14 +112,14 @@ def _profile(policy: SandboxPolicy, cwd: str) -> Iterator[str]:
 
 
 def _hidden(path: str) -> Iterator[str]:
-    if Path(path).is_dir():
+    if os.path.isdir(path):
         yield from ("--perms", "0000", "--tmpfs", path, "--remount-ro", path)
     elif os.path.lexists(path):
         yield from ("--ro-bind", "/dev/null", path)
 
 
 def _places() -> list[str]:
-    return [path for path in HIDDEN if Path(path).is_dir() and not Path(path).is_symlink()]
+    return [path for path in HIDDEN if os.path.isdir(path) and not os.path.islink(path)]
 
 
 def _needed(covered: Sequence[str], policy: SandboxPolicy) -> Iterator[str]:
@@ -130,7 +129,7 @@ def _needed(covered: Sequence[str], policy: SandboxPolicy) -> Iterator[str]:
     resolution = {os.path.realpath(path) for path in NAME_RESOLUTION}
     own = [path for path in (policy.workspace_root, *policy.extra_roots, policy.temp_folder) if path]
     for path in (*sorted(resolution), *NEEDED_OF_RUN, *own):
-        if Path(path).exists() and any(is_within(place, path) for place in (*covered, "/dev")):
+        if os.path.exists(path) and any(is_within(place, path) for place in (*covered, "/dev")):
             yield path
 
 

@@ -7,7 +7,6 @@ talking to a socket that has a path.
 
 import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from dsh.capabilities import launcher
 from dsh.capabilities.confined_end import status_pipe
@@ -69,7 +68,7 @@ class Landlock:
                 "the command was not run",
                 hint="install bubblewrap, or open the network (sandbox-policy.network)",
             )
-        roots = [root for root in writable_roots(policy) if Path(root).is_dir()]
+        roots = [root for root in writable_roots(policy) if os.path.isdir(root)]
         _refuse_hidden(policy, roots)
         hidden = [path for path in policy.hidden_paths if os.path.lexists(path)]
         words = launcher.command(
@@ -95,7 +94,7 @@ def _devices(projects: Sequence[str] = ()) -> tuple[str, ...]:
     return tuple(
         path
         for path in DEVICES
-        if Path(path).exists() and not any(is_within(path, root) for root in projects)
+        if os.path.exists(path) and not any(is_within(path, root) for root in projects)
     )
 
 

@@ -197,6 +197,39 @@ async def test_the_workspace_may_be_everything(
         assert kernel.exit_code != 0
 
 
+@pytest.mark.parametrize(
+    ("link", "target"),
+    [
+        (".dsh", "/etc"),
+        (".dsh", "settings"),
+        (".dsh", "nowhere"),
+        (".dsh", ".dsh"),
+        (".git", "../repository"),
+        (".git", "repository"),
+    ],
+)
+@aio
+async def test_links_in_the_place_of_what_is_protected_break_nothing(
+    link: str, target: str, who: str, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with user(who, monkeypatch), place() as here:
+        for folder in (here.ws / "repository", here.outside / "repository"):
+            (folder / "hooks").mkdir(parents=True)
+        (here.ws / "settings").mkdir()
+        (here.ws / link).symlink_to(target)
+        async with walls(backend, monkeypatch, workspaceRoot=str(here.ws)) as shell:
+            result = await shell.run(
+                f"echo x > new; echo x > {link}/hooks/x; echo x > {link}/y; echo x > {here.outside}/z",
+                str(here.ws),
+            )
+        assert (here.ws / "new").exists(), result.stderr.text
+        assert not (here.outside / "z").exists() and not Path("/etc/y").exists()
+        assert not (here.outside / "repository" / "hooks" / "x").exists()
+        if backend == "bwrap":
+            assert not (here.ws / "settings" / "y").exists()
+            assert not (here.ws / "repository" / "hooks" / "x").exists()
+
+
 @aio
 async def test_a_working_tree_of_git_can_be_read_and_its_files_changed(
     who: str, backend: str, monkeypatch: pytest.MonkeyPatch
