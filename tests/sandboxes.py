@@ -1,7 +1,12 @@
-"""Stand-ins for the `sandbox` service, where a test is not about walls."""
+"""Whether walls can be had here, and stand-ins for the `sandbox` service where a test is not about them."""
 
+import functools
+import subprocess
 from collections.abc import Sequence
 
+import pytest
+
+from dsh.capabilities import launcher
 from dsh.capabilities.sandbox import (
     SANDBOX,
     BackendReport,
@@ -12,6 +17,29 @@ from dsh.capabilities.sandbox import (
     SandboxUnavailable,
 )
 from dsh.kernel import Context
+from dsh.plugins.sandbox.bwrap import profile
+
+
+@functools.cache
+def can_confine() -> bool:
+    """Whether a run in the default mode starts on this machine."""
+    walls = (
+        ["bwrap", *profile(SandboxPolicy("read-only", "/"), cwd="/"), "--", "true"],
+        launcher.command(["true"], readable=("/",)),
+    )
+    return any(_succeeds(argv) for argv in walls)
+
+
+def _succeeds(argv: list[str]) -> bool:
+    try:
+        return subprocess.run(argv, capture_output=True, timeout=30, check=False).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+needs_walls = pytest.mark.skipif(
+    not can_confine(), reason="neither bubblewrap nor Landlock works here, so the default mode cannot be kept"
+)
 
 
 class NoSandbox:

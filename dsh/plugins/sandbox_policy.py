@@ -141,8 +141,8 @@ def describe(policy: SandboxPolicy) -> str:
         case "workspace-write":
             return (
                 f"File policy: workspace-write. Files inside {_listed(policy)} may be changed, and so may "
-                "those in the temporary folder $TMPDIR, which is the session's own; everything else is "
-                "read-only, the rest of /tmp too. `.git/hooks` and `.dsh` are protected."
+                "those in the temporary folder $TMPDIR, which is the session's own: use it in place of /tmp. "
+                "Everything else is read-only; `.git/hooks` and `.dsh` are protected."
             )
         case "danger-full-access":
             return (

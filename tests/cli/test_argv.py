@@ -144,9 +144,7 @@ def test_a_slip_names_the_closest_word(line: list[str], meant: str) -> None:
     assert caught.value.hint.startswith(meant)
 
 
-@pytest.mark.parametrize(
-    "line", [["batch"], ["--frob"], ["fix the failing test"], ["x" * 1_000_000], ["-x"]]
-)
+@pytest.mark.parametrize("line", [["batch"], ["--frob"], ["fix the failing test"], ["x" * 1_000_000], ["-x"]])
 def test_what_is_like_no_word_names_none(line: list[str]) -> None:
     with pytest.raises(UsageError) as caught:
         parse(line)

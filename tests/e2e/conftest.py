@@ -13,6 +13,7 @@ import pytest
 from dsh.testing.workspace import Workspace
 from tests.e2e.model import Model, serve
 from tests.process import is_gone, members_of
+from tests.sandboxes import can_confine
 
 
 @pytest.fixture(autouse=True)
@@ -44,8 +45,11 @@ def _is_over(process: "subprocess.Popen[bytes]") -> bool:
 
 @pytest.fixture
 def space(tmp_path: Path) -> Workspace:
-    """A workspace with an empty home."""
-    return Workspace(tmp_path)
+    """A workspace with an empty home. Its runs are confined, as is the default, where that is possible."""
+    made = Workspace(tmp_path)
+    if not can_confine():
+        made.env["DSH_PERMISSION_MODE"] = "danger-full-access"
+    return made
 
 
 @pytest.fixture

@@ -26,31 +26,33 @@ NEEDED = {
     "system-prompt": ["agent-loop", "headless-runner"],
     "sandbox": [
         "sandbox-policy", "permission", "bash-sandbox", "fs-sandbox", "tool-bash", "tool-fs",
-        "tool-str-replace-editor",
+        "tool-str-replace-editor", "skill-filesystem",
     ],
     "sandbox-policy": [
         "permission", "bash-sandbox", "fs-sandbox", "tool-bash", "tool-fs", "tool-str-replace-editor",
+        "skill-filesystem",
     ],
     "approval": ["permission"],
     "subprocess": [
         "sandbox-policy", "permission", "sandbox", "bash-sandbox", "fs-sandbox", "tool-bash", "tool-fs",
-        "tool-fs-search", "tool-str-replace-editor",
+        "tool-fs-search", "tool-str-replace-editor", "skill-filesystem",
     ],
     "shell-env": ["tool-bash"],
     "bash-sandbox": ["tool-bash"],
     "jobs": ["tool-jobs"],
-    "fs-sandbox": ["tool-fs", "tool-str-replace-editor"],
+    "fs-sandbox": ["tool-fs", "tool-str-replace-editor", "skill-filesystem"],
     "commands": ["command-compact"],
     "token-meter": ["compaction-basic", "command-compact"],
     "compaction-basic": ["command-compact"],
     "tools": [
         "agent-loop", "system-prompt", "timeout-policy", "tool-bash", "tool-jobs", "tool-fs",
-        "tool-fs-search", "tool-str-replace-editor", "tool-todo", "tool-web", "headless-runner",
+        "tool-fs-search", "tool-str-replace-editor", "tool-todo", "tool-skill", "tool-web", "headless-runner",
     ],
+    "skill": ["skill-filesystem", "tool-skill"],
     "web": ["web-search-deepseek", "tool-web"],
     "headless-startup": [
         "sandbox-policy", "approval", "permission", "bash-sandbox", "fs-sandbox", "tool-bash", "tool-fs",
-        "tool-str-replace-editor", "headless-runner",
+        "tool-str-replace-editor", "skill-filesystem", "headless-runner",
     ],
 }  # fmt: skip
 """The rows that then wait, by the row that is gone."""
@@ -62,7 +64,7 @@ DISPENSABLE = [
     "permission", "user-questions", "command-compact", "tool-result-pruner",
     "fs-observation-policy", "timeout-policy", "spill-local", "spill-policy", "repeat-tool-reminder",
     "tool-bash", "tool-jobs", "tool-fs", "tool-fs-search", "tool-str-replace-editor", "tool-todo",
-    "web-search-deepseek", "tool-web",
+    "skill-filesystem", "tool-skill", "web-search-deepseek", "tool-web",
 ]  # fmt: skip
 """Without these a question is answered all the same."""
 OTHERWISE = ["llm-deepseek", "headless-runner"]

@@ -14,7 +14,9 @@ from dsh.testing.workspace import Workspace, log_rows
 from tests.e2e.model import Model
 from tests.e2e.reply import Reply, bash, text
 from tests.process import is_gone, wait_until
+from tests.sandboxes import needs_walls
 
+pytestmark = needs_walls
 Answering = Callable[..., Model]
 DENIED = "[sandbox: file access denied under {} mode]"
 YES = """

@@ -8,6 +8,7 @@ import pytest
 from dsh.testing.workspace import Workspace
 from tests.corpus import CORPUS, needs_corpus
 from tests.e2e.scenario import SIGNALS, differences, load, play
+from tests.sandboxes import needs_walls
 
 LATER = frozenset(["subagent"])
 """Scenarios of capabilities that are not built yet."""
@@ -22,6 +23,7 @@ def inspected(space: Workspace, log: Path) -> dict[str, object]:
 
 
 @needs_corpus
+@needs_walls
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
 def test_scenario_runs_as_recorded(path: Path, tmp_path: Path) -> None:
     scenario = dict(load(path))

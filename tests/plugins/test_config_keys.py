@@ -124,6 +124,12 @@ KEYS: dict[str, dict[str, Any]] = {
         "graceMs": 3_000, "stderrMaxBytes": 65_536, "timeoutMs": 30_000,
     },
     "tool-str-replace-editor": {"maxOutputChars": 16_000, "description": None},
+    "skill": {"collectCacheMaxEntries": 128},
+    "skill-filesystem": {
+        "providerName": "filesystem", "includeDefaultRoots": True, "customSkillDirs": [], "watch": True,
+        "watchStabilityThresholdMs": 200, "watchMaxProjects": 128, "bundledSkillDir": None,
+    },
+    "tool-skill": {"catalogDescriptionMaxLength": 500},
     "jobs": {"maxConcurrentJobsPerOwner": 10},
     "tool-jobs": {
         "waitTimeoutMs": 30_000,
