@@ -150,7 +150,7 @@ def test_confinement_that_nothing_here_can_keep_is_refused_at_the_start(space: W
     assert cause.startswith(f"sandbox-policy (sandbox-policy): no sandbox here can keep mode '{mode}'")
     assert "bwrap: " in cause and "landlock: " in cause
     assert "DSH_PERMISSION_MODE=danger-full-access" in cause
-    assert rest.startswith("6 more wait for services that did not come: permission, bash-sandbox, ")
+    assert rest.startswith("7 more wait for services that did not come: permission, bash-sandbox, ")
 
 
 def test_a_mode_that_does_not_exist_is_answered_with_those_that_do(space: Workspace) -> None:
