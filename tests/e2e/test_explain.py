@@ -124,7 +124,10 @@ def test_every_place_in_the_json_is_where_the_value_stands(space: Workspace) -> 
     [
         (
             ["tool-bsh"],
-            ["error: no row 'tool-bsh' in profile 'headless'", "hint: closest: tool-bash, tool-jobs, tool-fs"],
+            [
+                "error: no row 'tool-bsh' in profile 'headless'",
+                "hint: closest: tool-bash, tool-jobs, tool-fs",
+            ],
         ),
         (["zzz"], ["error: no row 'zzz' in profile 'headless'", "hint: dsh explain lists all rows"]),
         (["--nope"], None),
