@@ -142,13 +142,14 @@ def test_profile_without_an_app_is_refused_instead_of_hanging(space: Workspace) 
 
 @pytest.mark.parametrize("mode", ["read-only", "workspace-write"])
 def test_confinement_that_nothing_here_can_keep_is_refused_at_the_start(space: Workspace, mode: str) -> None:
-    """The probes get a thousandth of a second, in which no program starts."""
-    space.write("p.yml", "- {id: sandbox, config: {probeTimeoutMs: 1}}\n")
-    done = refused(space, "run", "--patch", "p.yml", "x", DSH_PERMISSION_MODE=mode)
+    """No bubblewrap on PATH, and walls that are there in part only are not wanted."""
+    space.write("p.yml", "- {id: sandbox, config: {requireFull: true}}\n")
+    done = refused(space, "run", "--patch", "p.yml", "x", DSH_PERMISSION_MODE=mode, PATH=str(space.root))
     first, cause, rest = done.errors
     assert first == "dsh: 1 entry did not activate:"
     assert cause.startswith(f"sandbox-policy (sandbox-policy): no sandbox here can keep mode '{mode}'")
-    assert "bwrap: " in cause and "landlock: " in cause
+    assert "bwrap: the program is not installed" in cause and "landlock: " in cause
+    assert "install bubblewrap" in cause
     assert "DSH_PERMISSION_MODE=danger-full-access" in cause
     assert rest.startswith("7 more wait for services that did not come: permission, bash-sandbox, ")
 
