@@ -14,9 +14,8 @@ Answering = Callable[..., Model]
 PROJECT = ".dsh/skills"
 
 
-def skill(name: str, description: str, body: str = "Do it.", **keys: Any) -> str:
-    extra = "".join(f"{key}: {json.dumps(value)}\n" for key, value in keys.items())
-    return f"---\nname: {name}\ndescription: {description}\n{extra}---\n{body}\n"
+def skill(name: str, description: str, body: str = "Do it.", more: str = "") -> str:
+    return f"---\nname: {name}\ndescription: {description}\n{more}---\n{body}\n"
 
 
 def load(name: str) -> Reply:
@@ -111,8 +110,8 @@ def test_the_project_s_skill_shadows_that_of_the_home(space: Workspace, answerin
 
 
 def test_who_may_use_a_skill_is_kept(space: Workspace, answering: Answering) -> None:
-    space.write(f"{PROJECT}/a.md", skill("mine", "d", **{"disable-model-invocation": True}))
-    space.write(f"{PROJECT}/b.md", skill("yours", "d", **{"user-invocable": False}))
+    space.write(f"{PROJECT}/a.md", skill("mine", "d", more="disable-model-invocation: true\n"))
+    space.write(f"{PROJECT}/b.md", skill("yours", "d", more="user-invocable: no\n"))
     model = answering(load("mine"), text("ok"))
 
     assert space.run("run", "/mine and /yours").code == 0
