@@ -40,7 +40,8 @@ _SCOPES = 0b11
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 24, 38
-_SIGKILL = 9
+_SIGKILL, _SIGPIPE, _SIGXFSZ = 9, 13, 25
+"""The module `signal` would be most of what a start costs."""
 
 
 def command(
@@ -135,6 +136,8 @@ def _main(words: list[str]) -> None:
             _die_with(parent)
         if has_terminal:
             _take_terminal()
+        import warnings  # noqa: F401 - os.execvpe wants it, and behind the walls it may be hidden
+
         if is_walled:
             _wall_in(paths, has_network)
         if status >= 0:
@@ -218,10 +221,8 @@ def _allow(ruleset: int, rights: int, path: str, may_be_missing: bool) -> None:
 
 
 def _run(argv: list[str]) -> None:
-    import signal
-
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # what the interpreter has changed at its start
-        signal.signal(number, signal.SIG_DFL)
+    for number in (_SIGPIPE, _SIGXFSZ):  # what the interpreter has changed at its start
+        _call("signal", number, 0)
     environment = dict(os.environb)
     if not _was_given(b"LC_CTYPE"):
         environment.pop(b"LC_CTYPE", None)

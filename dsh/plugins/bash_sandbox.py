@@ -25,6 +25,7 @@ from dsh.capabilities.sandbox import (
 from dsh.capabilities.settings_section import install_settings_section
 from dsh.capabilities.shell import SHELL, SandboxReport, ShellRequest, ShellResult
 from dsh.capabilities.subprocess import SUBPROCESS, ExitStatus, SpawnError, Subprocess
+from dsh.errors import DshError
 from dsh.kernel import Context
 
 inject = [SUBPROCESS, SANDBOX, SANDBOX_POLICY]
@@ -32,6 +33,8 @@ provide = [SHELL]
 sections = {SETTINGS_NAMESPACE: ShellConfig}
 Config = ShellConfig
 
+CANNOT_ENTER = "bwrap: Can't chdir to "
+"""Bubblewrap's word for a directory that is not there within its walls."""
 LEFT = b"left\n"
 WATCH = """
 exec {err}>&2 2>/dev/null
@@ -73,7 +76,7 @@ class SandboxedShell:
             return msgspec.structs.replace(result, sandbox=SandboxReport(policy.mode))
         with status_pipe() as status, status_pipe() as left:
             confined = await self._confined(request, policy, status, left)
-            with self._blamed(confined):
+            with self._blamed(confined, request):
                 result = await self._shell.run_argv(
                     confined.argv,
                     request,
@@ -87,7 +90,8 @@ class SandboxedShell:
                 was_killed=result.timed_out or result.aborted,
                 stderr=result.stderr.text,
             )
-            self._heed(confined, end)
+            if (error := self._error(confined, end, request)) is not None:
+                raise error
             return msgspec.structs.replace(
                 result,
                 sandbox=SandboxReport(policy.mode, end.denied, confined.enforcement),
@@ -109,12 +113,11 @@ class SandboxedShell:
                 end = judge(
                     confined, status.read(), exit_code=ended.exit_code, was_killed=False, stderr=stderr
                 )
-                if end.failure is not None:
-                    self._sandbox.doubt()
-                failure = _told(confined, end.failure) if end.failure is not None else None
-                return Verdict(SandboxReport(policy.mode, end.denied, confined.enforcement), failure)
+                error = self._error(confined, end, request)
+                report = SandboxReport(policy.mode, end.denied, confined.enforcement)
+                return Verdict(report, error.message if error is not None else None)
 
-            with self._blamed(confined):
+            with self._blamed(confined, request):
                 command = await self._shell.start_argv(
                     confined.argv,
                     request,
@@ -145,25 +148,33 @@ class SandboxedShell:
         return msgspec.structs.replace(confined, argv=(*confined.argv[: -len(argv)], *watched))
 
     @contextmanager
-    def _blamed(self, confined: Confined) -> Iterator[None]:
+    def _blamed(self, confined: Confined, request: ShellRequest) -> Iterator[None]:
         """A start that fails because the runner has gone is the sandbox's failure."""
         try:
             yield
         except SpawnError as error:
             if shutil.which(confined.argv[0]) is not None:
                 raise
-            self._heed(confined, ConfinedEnd(failure=error.message))
+            raise self._error(confined, ConfinedEnd(failure=error.message), request) or error from None
 
-    def _heed(self, confined: Confined, end: ConfinedEnd) -> None:
-        if end.failure is not None:
-            self._sandbox.doubt()
-            raise SandboxUnavailable(
-                _told(confined, end.failure), hint="dsh doctor tells what works here and what does not"
+    def _error(self, confined: Confined, end: ConfinedEnd, request: ShellRequest) -> DshError | None:
+        """Why the command was not run, if it was not: the sandbox's fault, unless it is the machine's or the
+        command's own.
+        """
+        if end.failure is None:
+            return None
+        if shutil.which("bash", path=request.env.get("PATH")) is None:
+            return SpawnError("cannot start 'bash': there is no such program on PATH")
+        if end.failure.startswith(CANNOT_ENTER):
+            return SpawnError(
+                f"cannot start 'bash': confined commands cannot see {request.workdir!r}; use the workspace "
+                "or $TMPDIR"
             )
-
-
-def _told(confined: Confined, words: str) -> str:
-    return f"the sandbox ({confined.runner}) failed, the command was not run: {words}"
+        self._sandbox.doubt()
+        return SandboxUnavailable(
+            f"the sandbox ({confined.runner}) failed, the command was not run: {end.failure}",
+            hint="dsh doctor tells what works here and what does not",
+        )
 
 
 def apply(ctx: Context, config: ShellConfig) -> None:

@@ -11,6 +11,8 @@ import msgspec
 
 from dsh.agent.prompt import SYSTEM_PROMPT, PromptContext
 from dsh.capabilities import scratch
+from dsh.capabilities.local_fs.fence import writable_roots
+from dsh.capabilities.local_fs.path import is_within
 from dsh.capabilities.sandbox import (
     SANDBOX,
     SANDBOX_MODES,
@@ -46,7 +48,9 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
     one of those that may be changed is not protected by this.
     """
     hidden_paths: list[str] = []
-    """What the confined modes may not even read, with all that lies below."""
+    """What the confined modes may not even read, with all that lies below. Neither the directories that may
+    be changed nor the temporary folder may lie in it.
+    """
     network: bool = True
     """Whether confined commands have a network."""
 
@@ -158,8 +162,20 @@ def _listed(policy: SandboxPolicy) -> str:
     return f"the workspace {workspace}" + "".join(f" and {root}" for root in more)
 
 
+def _refuse_what_hides_too_much(policy: SandboxPolicy) -> None:
+    for root in writable_roots(msgspec.structs.replace(policy, mode="workspace-write")):
+        for path in policy.hidden_paths:
+            if is_within(path, root):
+                raise CompositionError(
+                    f"hiddenPaths: in {path!r} lies {root!r}, where the session works",
+                    hint="hide only what is not needed, such as ~/.ssh",
+                )
+
+
 async def apply(ctx: Context, config: Config) -> None:
     service = SandboxPolicies(config, ctx.use(SANDBOX))
+    if config.hidden_paths and config.mode != "danger-full-access":
+        _refuse_what_hides_too_much(service.resolve())
     try:
         await ctx.use(SANDBOX).require(config.mode)
     except SandboxUnavailable as error:

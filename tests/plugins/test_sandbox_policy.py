@@ -70,6 +70,25 @@ async def test_paths_that_depend_on_where_one_stands_are_refused(key: str) -> No
     await ctx.dispose()
 
 
+@pytest.mark.parametrize("mode", ["read-only", "workspace-write"])
+@pytest.mark.parametrize("kept", ["workspaceRoot", "extraRoots", "temporary folder"])
+@aio
+async def test_what_a_session_needs_is_not_hidden(mode: str, kept: str, tmp_path: Path) -> None:
+    needed: dict[str, Any] = {
+        "workspaceRoot": {"workspaceRoot": str(tmp_path)},
+        "extraRoots": {"extraRoots": [str(tmp_path)]},
+        "temporary folder": {},
+    }[kept]
+    hidden = str(scratch.process_folder()) if kept == "temporary folder" else str(tmp_path)
+    ctx = Context()
+    await ctx.plugin(any_sandbox)
+
+    with pytest.raises(CompositionError, match=f"hiddenPaths: in '{hidden}' lies '.*', where the session"):
+        await ctx.plugin(sandbox_policy, {"mode": mode, "hiddenPaths": [hidden], **needed})
+    await ctx.plugin(sandbox_policy, {"mode": FULL, "hiddenPaths": [hidden], **needed})
+    await ctx.dispose()
+
+
 @aio
 async def test_what_the_row_says_of_paths_and_network_is_in_every_policy(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)

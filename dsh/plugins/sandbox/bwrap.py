@@ -19,7 +19,7 @@ from dsh.plugins.sandbox.backend import Prober
 DENIALS = ("read-only file system",)
 ROOT_CAPABILITIES = ("CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_CHOWN")
 """What root keeps: to work on other users' files where it may write at all."""
-HIDDEN = ("/tmp", "/run")
+HIDDEN = ("/tmp", "/run", "/var/run")
 NEEDED_OF_RUN = ("/run/current-system", "/run/booted-system", "/run/opengl-driver", "/run/wrappers")
 """Where some distributions keep their programs."""
 NAME_RESOLUTION = ("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf")
@@ -119,7 +119,7 @@ def _hidden(path: str) -> Iterator[str]:
 
 
 def _places() -> list[str]:
-    return [path for path in HIDDEN if os.path.isdir(path) and not os.path.islink(path)]
+    return _outermost(sorted({os.path.realpath(path) for path in HIDDEN if os.path.isdir(path)}))
 
 
 def _needed(covered: Sequence[str], policy: SandboxPolicy) -> Iterator[str]:

@@ -99,13 +99,14 @@ def _devices(projects: Sequence[str] = ()) -> tuple[str, ...]:
 
 
 def _refuse_hidden(policy: SandboxPolicy, roots: Sequence[str]) -> None:
-    inside = [path for path in policy.hidden_paths if any(is_within(root, path) for root in roots)]
-    if inside:
-        raise SandboxUnavailable(
-            f"Landlock cannot hide {inside[0]!r}, which lies in a directory that may be written; "
-            "the command was not run",
-            hint="install bubblewrap, or take the path out of sandbox-policy.hiddenPaths",
-        )
+    for path in policy.hidden_paths:
+        for root in roots:
+            if is_within(root, path) or is_within(path, root):
+                raise SandboxUnavailable(
+                    f"Landlock cannot hide {path!r} and let {root!r} be changed, one lies in the other; "
+                    "the command was not run",
+                    hint="install bubblewrap, or take the path out of sandbox-policy.hiddenPaths",
+                )
 
 
 def _beside(hidden: Sequence[str]) -> Iterator[str]:

@@ -17,7 +17,7 @@ import pytest
 
 from dsh.capabilities import launcher, scratch
 from dsh.capabilities.sandbox import SANDBOX_POLICY, BackendReport, SandboxMode
-from dsh.capabilities.shell import SHELL, ShellRequest, ShellResult
+from dsh.capabilities.shell import SHELL, Shell, ShellProcess, ShellRequest, ShellResult
 from dsh.capabilities.subprocess import SUBPROCESS
 from dsh.kernel import Context
 from dsh.plugins import bash_sandbox, sandbox, sandbox_policy
@@ -145,11 +145,18 @@ class Walls:
         self.ctx = ctx
 
     async def run(self, command: str, workdir: str, mode: SandboxMode | None = None) -> ShellResult:
+        shell, request = self._asked(command, workdir, mode)
+        return await shell.run(request)
+
+    async def start(self, command: str, workdir: str) -> ShellProcess:
+        shell, request = self._asked(command, workdir, None)
+        return await shell.start(request)
+
+    def _asked(self, command: str, workdir: str, mode: SandboxMode | None) -> tuple[Shell, ShellRequest]:
         shell, policies = self.ctx.get(SHELL), self.ctx.get(SANDBOX_POLICY)
         assert shell is not None and policies is not None
         policy = policies.resolve(mode=mode)
-        request = ShellRequest(command=command, workdir=workdir, sandbox_policy=policy, timeout_ms=20_000)
-        return await shell.run(request)
+        return shell, ShellRequest(command=command, workdir=workdir, sandbox_policy=policy, timeout_ms=20_000)
 
 
 async def report_of(ctx: Context, backend: str) -> BackendReport:

@@ -3,12 +3,13 @@
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from dsh.capabilities import scratch
-from dsh.capabilities.sandbox import SANDBOX_POLICY, SandboxMode, SandboxUnavailable
+from dsh.capabilities.sandbox import SANDBOX_POLICY, SandboxMode, SandboxPolicy, SandboxUnavailable
 from dsh.capabilities.shell import SHELL, ShellRequest
 from dsh.capabilities.subprocess import SpawnError
 from tests.aio import aio
@@ -269,6 +270,79 @@ async def test_a_working_directory_that_is_gone_is_named(
             shutil.rmtree(here.ws)
             with pytest.raises(SpawnError, match=f"{here.ws}' is not a directory"):
                 await shell.run("true", str(here.ws))
+
+
+@aio
+async def test_a_working_directory_that_cannot_be_seen_is_named_and_is_not_the_sandboxs_fault(
+    who: str, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with user(who, monkeypatch), place() as here, place("/tmp") as hidden:
+        async with walls(backend, monkeypatch, workspaceRoot=str(here.ws)) as shell:
+            if backend == "landlock":  # it hides nothing
+                assert (await shell.run("pwd", str(hidden.ws))).stdout.text == f"{hidden.ws}\n"
+                return
+            with pytest.raises(SpawnError, match=f"cannot see '{hidden.ws}'; use the workspace or"):
+                await shell.run("true", str(hidden.ws))
+            job = await shell.start("true", str(hidden.ws))
+            await job.done
+
+    assert job.status == "failed" and job.failure is not None and "cannot see" in job.failure
+
+
+@aio
+async def test_a_missing_bash_is_not_the_sandboxs_fault(
+    who: str, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with user(who, monkeypatch), place() as here:
+        async with walls(backend, monkeypatch, workspaceRoot=str(here.ws)) as shell:
+            await shell.run("true", str(here.ws))
+            if backend == "bwrap":
+                (here.ws / "bwrap").symlink_to(shutil.which("bwrap") or "")
+            monkeypatch.setenv("PATH", str(here.ws))
+            with pytest.raises(SpawnError, match="there is no such program on PATH"):
+                await shell.run("true", str(here.ws))
+            job = await shell.start("true", str(here.ws))
+            await job.done
+
+    assert (job.status, job.failure) == ("failed", "cannot start 'bash': there is no such program on PATH")
+
+
+@aio
+async def test_the_standard_library_may_be_hidden(
+    who: str, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The launcher reads none of it once it is behind the walls."""
+    with user(who, monkeypatch), place() as here:
+        asked = [
+            sys.executable,
+            "-I",
+            "-S",
+            "-c",
+            "import os; print(os.path.dirname(os.path.realpath(os.__file__)))",
+        ]
+        library = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
+        async with walls(backend, monkeypatch, workspaceRoot=str(here.ws), hiddenPaths=[library]) as shell:
+            result = await shell.run(f"cat {library}/os.py > /dev/null || echo ran", str(here.ws))
+
+    assert result.stdout.text == "ran\n", result.stderr.text
+
+
+@aio
+async def test_a_workspace_in_what_is_hidden_is_not_opened(
+    who: str, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session may work elsewhere than the row says."""
+    with user(who, monkeypatch), place() as here:
+        (here.ws / "inner").mkdir()
+        (here.ws / "inner" / "x").write_text("hush")
+        policy = SandboxPolicy("workspace-write", str(here.ws / "inner"), hidden_paths=(str(here.ws),))
+        async with walls(backend, monkeypatch, workspaceRoot=str(here.outside)) as shell:
+            service = shell.ctx.get(SHELL)
+            assert service is not None
+            with pytest.raises((SandboxUnavailable, SpawnError), match="cannot"):
+                await service.run(
+                    ShellRequest(command="cat x", workdir=str(here.ws / "inner"), sandbox_policy=policy)
+                )
 
 
 @aio
