@@ -85,6 +85,7 @@ TEXT = "Viele Grüße, 你好世界，这是一个测试。\n"
             "it may be text in Latin-1 or Windows-1252; convert it with `iconv -f WINDOWS-1252 -t UTF-8` "
             "in a shell",
         ),
+        (b"a\0b", "it holds binary data"),
         (b"plain\n", ""),
         (b"", ""),
     ],

@@ -86,33 +86,6 @@ async def test_a_new_file_has_the_mode_of_the_umask(tmp_path: Path, mask: int) -
     assert stat.S_IMODE((tmp_path / "d").stat().st_mode) == 0o777 & ~mask
 
 
-@pytest.mark.parametrize("mode", [0o755, 0o640, 0o444, 0o600, 0o4755])
-@aio
-async def test_a_replaced_file_keeps_its_mode(tmp_path: Path, mode: int) -> None:
-    path = tmp_path / "run.sh"
-    path.write_text("old")
-    path.chmod(mode)
-
-    await write(files(tmp_path), "run.sh", "new")
-
-    assert stat.S_IMODE(path.stat().st_mode) == mode
-    assert path.read_text() == "new"
-
-
-@aio
-async def test_a_replaced_file_keeps_its_owner_where_allowed(tmp_path: Path) -> None:
-    path = tmp_path / "f"
-    path.write_text("old")
-    if os.geteuid() == 0:
-        os.chown(path, 12345, 23456)
-    before = path.stat()
-
-    await write(files(tmp_path), "f", "new")
-
-    after = path.stat()
-    assert (after.st_uid, after.st_gid) == (before.st_uid, before.st_gid)
-
-
 @aio
 async def test_a_link_stays_a_link_and_its_target_changes(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()

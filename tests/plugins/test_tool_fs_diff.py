@@ -2,6 +2,7 @@
 
 import difflib
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,6 +64,45 @@ def test_hunks_are_those_of_a_unified_diff(before: str, after: str) -> None:
     for hunk in found:
         assert hunk["oldText"] is None or f"\n{hunk['oldText']}\n" in f"\n{before}\n"
         assert f"\n{hunk['newText']}\n" in f"\n{after}\n" or hunk["newText"] == ""
+
+
+@given(before=LINES, after=LINES, head=LINES, tail=LINES, block=st.integers(1, 5))
+def test_what_long_texts_begin_and_end_with_alike_makes_no_difference(
+    before: str, after: str, head: str, tail: str, block: int
+) -> None:
+    """The change has a line of its own, so that there is one way to see it."""
+    old, new = f"{head}\n<{before}>\n{tail}", f"{head}\n({after})\n{tail}"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(diff, "BLOCK_CHARS", 10**6)
+        expected = hunks(old, new)
+        patch.setattr(diff, "BLOCK_CHARS", block)
+
+        assert hunks(old, new) == expected
+
+
+def test_what_is_logged_of_a_change_is_bounded() -> None:
+    line = "x" * 1_000
+    many = "\n".join(f"{at} {line}\n\n\n\n\n\n\n" for at in range(1_000))
+
+    shown = hunks(many, many.replace("x", "y"))
+
+    assert 0 < len(shown) < 1_000
+    assert sum(len(old or "") + len(new) for old, new in shown) <= diff.MAX_SHOWN_CHARS
+    one_line = "x" * diff.MAX_SHOWN_CHARS
+    assert hunks(one_line, one_line + "y") == []
+
+
+def test_a_small_change_of_a_huge_text_has_its_hunk_and_a_huge_change_has_none() -> None:
+    huge = "\n".join(str(at) for at in range(1_000_000))
+
+    assert hunks(huge, huge.replace("\n500000\n", "\nhere\n")) == [
+        (
+            "499997\n499998\n499999\n500000\n500001\n500002\n500003",
+            "499997\n499998\n499999\nhere\n500001\n500002\n500003",
+        )
+    ]
+    assert hunks(huge, huge.replace("1", "one")) == []
 
 
 @given(before=LINES)

@@ -225,6 +225,8 @@ async def test_the_guards_are_those_of_the_other_file_tools(tmp_path: Path) -> N
         await asyncio.sleep(0.01)
         (tmp_path / "f").write_text("other")
         assert await code(kit, "insert", "f", insert_line=0, new_str="x") == "FS_STALE_VERSION"
+        assert await code(kit, "insert", "f", insert_line=9, new_str="x") == "FS_STALE_VERSION"
+        assert await code(kit, "str_replace", "f", old_str="not there") == "FS_STALE_VERSION"
 
     assert unread == 'Error: edit requires reading "/ws/f" first'
     assert (tmp_path / "f").read_text() == "other"

@@ -5,6 +5,7 @@ byte order mark is a guess and says so.
 """
 
 import codecs
+import math
 import re
 import struct
 from collections.abc import Callable
@@ -141,7 +142,7 @@ def _guessed(head: bytes) -> str:
     """An encoding without a mark, as far as the bytes suggest one."""
     if b"\0" in head:
         even, odd = head[0::2].count(0), head[1::2].count(0)
-        half = len(head) // 2 or 1
+        half = len(head) / 2 if len(head) % 2 == 0 else math.inf
         if odd > 0.4 * half and even < 0.1 * half:
             return _in_encoding("it looks like text in UTF-16LE", "UTF-16LE")
         if even > 0.4 * half and odd < 0.1 * half:

@@ -17,7 +17,7 @@ from dsh.capabilities.local_fs.path import version_of
 from dsh.capabilities.local_fs.thread import Halt
 
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
-_XATTRS = ("user.", "system.posix_acl_access")
+_ACL = "system.posix_acl_access"
 
 
 class AlreadyThere(Exception):
@@ -180,13 +180,22 @@ def _keep_metadata(staged: Staged, old: os.stat_result) -> None:
                 os.fchown(staged.fd, -1, old.st_gid)
             mode &= ~(stat.S_ISUID | stat.S_ISGID)  # these belong to the owner that could not be kept
     if sys.platform == "linux":
-        with contextlib.suppress(OSError):
-            path = f"/proc/self/fd/{staged.directory}/{staged.name}"
-            for attribute in os.listxattr(path, follow_symlinks=False):
-                if attribute.startswith(_XATTRS):
-                    value = os.getxattr(path, attribute, follow_symlinks=False)
-                    os.setxattr(staged.fd, attribute, value)
+        _keep_attributes(staged)
     os.fchmod(staged.fd, mode)
+
+
+def _keep_attributes(staged: Staged) -> None:
+    """The user's extended attributes and the access list, where the file system has them.
+
+    A file without a list gets none: what its directory hands down to new files would let others in.
+    """
+    path = f"/proc/self/fd/{staged.directory}/{staged.name}"
+    with contextlib.suppress(OSError):
+        os.removexattr(staged.fd, _ACL)
+    with contextlib.suppress(OSError):
+        for attribute in os.listxattr(path, follow_symlinks=False):
+            if attribute.startswith("user.") or attribute == _ACL:
+                os.setxattr(staged.fd, attribute, os.getxattr(path, attribute, follow_symlinks=False))
 
 
 def write_in_place(path: str, data: bytes, old_data: bytes, *, confirm: Callable[[int], None]) -> str:

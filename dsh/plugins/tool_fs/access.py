@@ -1,6 +1,7 @@
 """What the three file tools share: which file a call means, and which policy it runs under."""
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -47,9 +48,17 @@ async def resolve(
     execution: ToolExecution,
     policy: SandboxPolicy | None = None,
 ) -> FsTarget:
-    """The file a call means: relative to the policy's workspace, else to the session's directory."""
+    """The file a call means: relative to the policy's workspace, else to the session's directory.
+
+    Raises:
+        FsError: `FS_NOT_FOUND`, also where that directory is gone: a write would make it anew.
+    """
     path = file_path(args)
     cwd = policy.workspace_root if policy is not None else execution.cwd
+    if cwd is not None and not path.startswith("/") and not os.path.isdir(cwd):
+        raise FsError(
+            "FS_NOT_FOUND", f'cannot resolve "{path}": the working directory "{cwd}" does not exist any more'
+        )
     return await fs.resolve(path, base_directory(path, cwd), signal=execution.signal)
 
 

@@ -3,6 +3,12 @@
 from collections.abc import Iterator, Sequence
 
 CONTEXT_LINES = 3
+MAX_SHOWN_CHARS = 256 * 1024
+"""Hunks together: they are logged with the result. What goes beyond is left out, whole hunks at a time."""
+BLOCK_CHARS = 64 * 1024
+"""Long texts are compared in pieces of this size before they are taken apart into lines."""
+MAX_COMPARED_CHARS = 8 * 1024 * 1024
+"""Longer texts, of both what they do not begin or end with alike, have no hunks: it would take seconds."""
 MAX_MATCHED_LINES = 5_000
 """Beyond this many changed lines no minimal diff is searched for: it would hold the event loop."""
 
@@ -17,15 +23,36 @@ def file_diffs(path: str, before: str | None, after: str) -> list[dict[str, str 
     """
     if before is None or before == after:
         return []
+    before, after = _without_same_ends(before, after)
+    if len(before) + len(after) > MAX_COMPARED_CHARS:
+        return []
     old, new = _lines(before), _lines(after)
-    return [
-        {
-            "path": path,
-            "oldText": _joined(old[group[0][1] : group[-1][2]]),
-            "newText": _joined(new[group[0][3] : group[-1][4]]) or "",
-        }
-        for group in _grouped(_opcodes(old, new))
-    ]
+    hunks = []
+    room = MAX_SHOWN_CHARS
+    for group in _grouped(_opcodes(old, new)):
+        old_text = _joined(old[group[0][1] : group[-1][2]])
+        new_text = _joined(new[group[0][3] : group[-1][4]]) or ""
+        room -= len(old_text or "") + len(new_text)
+        if room < 0:
+            break
+        hunks.append({"path": path, "oldText": old_text, "newText": new_text})
+    return hunks
+
+
+def _without_same_ends(before: str, after: str) -> tuple[str, str]:
+    """Both texts without most of what they begin and end with alike; the context of a change stays."""
+    shorter, growth = min(len(before), len(after)), len(after) - len(before)
+    head, end = 0, len(before)
+    while head + BLOCK_CHARS <= shorter and before.startswith(after[head : head + BLOCK_CHARS], head):
+        head += BLOCK_CHARS
+    while min(end, end + growth) - BLOCK_CHARS >= head and before.endswith(
+        after[end + growth - BLOCK_CHARS : end + growth], head, end
+    ):
+        end -= BLOCK_CHARS
+    for _ in range(CONTEXT_LINES + 1):
+        head = before.rfind("\n", 0, max(head, 0))
+        end = before.find("\n", end) + 1 or len(before)
+    return before[head + 1 : end], after[head + 1 : end + growth]
 
 
 def _lines(text: str) -> list[str]:

@@ -101,11 +101,11 @@ class _Call(msgspec.Struct, frozen=True, eq=False):
     async def info(self) -> FsInfo | None:
         return await self.fs.stat(self.target, signal=self.execution.signal, sandbox_policy=self.policy)
 
-    async def file(self) -> FsInfo:
-        """What the file is.
+    async def file(self, intent: FsEditIntent | None = None) -> FsInfo:
+        """What the file is, in the version of the intent if there is one.
 
         Raises:
-            FsError: `FS_NOT_FOUND`, `FS_NOT_REGULAR_FILE`.
+            FsError: `FS_NOT_FOUND`, `FS_NOT_REGULAR_FILE`, `FS_STALE_VERSION`.
         """
         info = await self.info()
         if info is None:
@@ -114,6 +114,8 @@ class _Call(msgspec.Struct, frozen=True, eq=False):
         if info.type != "file":
             what = "a directory" if info.type == "directory" else "no regular file"
             raise FsError("FS_NOT_REGULAR_FILE", f'"{self.shown}" is {what}')
+        if intent is not None and intent.version != info.version:
+            raise FsError("FS_STALE_VERSION", f'"{self.shown}" has changed since it was read')
         return info
 
     async def intent_to_edit(self) -> FsEditIntent | None:
@@ -207,22 +209,22 @@ async def _str_replace(call: _Call) -> str:
     old, new = call.required("old_str"), call.args.get("new_str") or ""
     if not old:
         raise ToolError("old_str must not be empty")
-    info = await call.file()
+    info = await call.file(intent)
     edit = FsEditRequest(old, new)
     text = splice(await call.text(), edit, call.shown, name="old_str", with_lines=True)
-    outcome = await call.write(text, ReplaceIfVersion((intent or info).version))
+    outcome = await call.write(text, ReplaceIfVersion(info.version))
     return _done(f"File changed: {call.shown}", outcome)
 
 
 async def _insert(call: _Call) -> str:
     line, new = call.required("insert_line"), call.required("new_str")
     intent = await call.intent_to_edit()
-    info = await call.file()
+    info = await call.file(intent)
     text = await call.text()
     lines = text.count("\n") + 1
     if not 0 <= line <= lines:
         raise ToolError(f"insert_line must be between 0 and {lines}, the lines of the file, got {line}")
-    outcome = await call.write(insert_lines(text, line, new), ReplaceIfVersion((intent or info).version))
+    outcome = await call.write(insert_lines(text, line, new), ReplaceIfVersion(info.version))
     return _done(f"File changed: {call.shown}", outcome)
 
 
