@@ -55,11 +55,15 @@ async def resolve(
     """
     path = file_path(args)
     cwd = policy.workspace_root if policy is not None else execution.cwd
+    _require_start(path, cwd)
+    return await fs.resolve(path, base_directory(path, cwd), signal=execution.signal)
+
+
+def _require_start(path: str, cwd: str | None) -> None:
     if cwd is not None and not path.startswith("/") and not os.path.isdir(cwd):
         raise FsError(
             "FS_NOT_FOUND", f'cannot resolve "{path}": the working directory "{cwd}" does not exist any more'
         )
-    return await fs.resolve(path, base_directory(path, cwd), signal=execution.signal)
 
 
 def writes(fs: FileSystem) -> Callable[[Args, ToolCall], Resources | None]:
