@@ -8,6 +8,7 @@ from dsh.capabilities.subprocess import SUBPROCESS
 from dsh.kernel import Context
 from dsh.plugins.mcp_client.config import Config, check
 from dsh.plugins.mcp_client.names import claim
+from dsh.plugins.mcp_client.secrets import Secrets
 from dsh.plugins.mcp_client.server import Server
 from dsh.plugins.mcp_client.transport import HttpTransport, StdioTransport, Transport, require_libraries
 from dsh.tools.registry import TOOLS
@@ -26,12 +27,14 @@ async def apply(ctx: Context, config: Config) -> None:
     require_libraries(name)
     ctx.effect(lambda: claim(ctx, name), f"MCP server name {name}")
 
-    def tell(text: str) -> None:
-        ctx.logger.warning("MCP server %s %s", name, text)
+    secrets = Secrets(config)
+
+    def warn(text: str) -> None:
+        ctx.logger.warning("MCP server %s %s", name, secrets.hide(text))
 
     transport: Transport = (
         HttpTransport(config)
         if config.transport == "streamable-http"
-        else StdioTransport(config, ctx.use(SUBPROCESS), tell)
+        else StdioTransport(config, ctx.use(SUBPROCESS), secrets, warn)
     )
-    await Server(ctx, config, transport).start()
+    await Server(ctx, config, transport, secrets, warn).start()

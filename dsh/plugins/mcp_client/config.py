@@ -1,6 +1,8 @@
 """What a row says of its server."""
 
 import os
+import re
+from collections.abc import Iterator
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -12,6 +14,8 @@ from dsh.errors import CompositionError
 
 Secret = Annotated[str, SECRET]
 ServerName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_-]{1,32}\Z")]
+HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
 Attempts = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 
 
@@ -83,15 +87,34 @@ def check(config: Config) -> None:
             f"MCP server {name!r}: {', '.join(extra)} has no meaning with transport {config.transport}",
             hint="leave it out, or choose the other transport",
         )
-    if config.reconnect.initial_delay_ms > config.reconnect.max_delay_ms:
-        raise CompositionError(
-            f"MCP server {name!r}: reconnect.initialDelayMs {config.reconnect.initial_delay_ms} is more than "
-            f"maxDelayMs {config.reconnect.max_delay_ms}"
+    if problem := next(_problems(config), None):
+        raise CompositionError(f"MCP server {name!r}: {problem}")
+
+
+def _problems(config: Config) -> Iterator[str]:
+    """What is wrong with single values. It never shows one that may be a secret."""
+    reconnect = config.reconnect
+    if reconnect.initial_delay_ms > reconnect.max_delay_ms:
+        yield (
+            f"reconnect.initialDelayMs {reconnect.initial_delay_ms} is more than maxDelayMs "
+            f"{reconnect.max_delay_ms}"
         )
+    words = {"command": config.command or "", "cwd": config.cwd}
+    words |= {f"args[{at}]": word for at, word in enumerate(config.args)}
+    words |= {f"env.{name}": value for name, value in config.env.items()}
+    for key, word in words.items():
+        if "\0" in word:
+            yield f"{key} holds a NUL character, which no program can be given"
+    for name in config.env:
+        if not name or "=" in name or "\0" in name:
+            yield f"env: {name!r} is no name of a variable"
+    for name, value in config.headers.items():
+        if not HEADER_NAME.fullmatch(name):
+            yield f"headers: {name!r} is no name of a header"
+        if not HEADER_VALUE.fullmatch(value):
+            yield f"headers.{name} holds something else than printable ASCII characters in one line"
     if config.url is not None and not _is_address(config.url):
-        raise CompositionError(
-            f"MCP server {name!r}: url is no http or https address", hint="write it with scheme and host"
-        )
+        yield "url is no http or https address; write it with scheme and host"
 
 
 def folder(config: Config) -> str:

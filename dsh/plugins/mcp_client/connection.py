@@ -16,11 +16,7 @@ import mcp_types as types
 from mcp.client._transport import TransportStreams
 from mcp.client.session import ClientSession
 from mcp.client.subscriptions import SubscriptionLost, listen
-from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRequest
 from mcp.shared.exceptions import MCPError
-from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp.shared.transport_context import TransportContext
-from mcp_types import methods
 from mcp_types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
@@ -31,10 +27,10 @@ from dsh.plugins.mcp_client.listed import (
     MAX_TOOLS,
     Listed,
     description_of,
-    problem_of,
 )
 from dsh.plugins.mcp_client.result import lossless
-from dsh.plugins.mcp_client.sieve import call_result, shown, tools_page
+from dsh.plugins.mcp_client.sieve import shown
+from dsh.plugins.mcp_client.wire import Wire, misfit
 
 LOG_CHARS = 1_000
 """Of one message that a server logs."""
@@ -48,72 +44,10 @@ _Answer: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAda
 )
 
 
-class _Wire(JSONRPCDispatcher[TransportContext]):
-    """The SDK's dispatcher; answers pass a sieve before their models see them."""
-
-    def __init__(self, streams: TransportStreams, skip: Callable[[str, str], None]) -> None:
-        super().__init__(*streams)
-        self._skip = skip
-        self.version = LATEST_HANDSHAKE_VERSION
-        self.over = asyncio.Event()
-        """The streams have ended."""
-
-    async def run(
-        self,
-        on_request: OnRequest,
-        on_notify: OnNotify,
-        on_notify_intercept: OnNotifyIntercept | None = None,
-        **rest: Any,
-    ) -> None:
-        try:
-            await super().run(on_request, on_notify, on_notify_intercept, **rest)
-        finally:
-            self.over.set()
-
-    async def send_raw_request(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None,
-        opts: CallOptions | None = None,
-        **rest: Any,
-    ) -> dict[str, Any]:
-        raw: Any = await super().send_raw_request(method, params, opts, **rest)
-        if method == "tools/list" and isinstance(raw, dict):
-            return tools_page(raw, self._tool_problem, self._skip)
-        if method == "tools/call" and isinstance(raw, dict):
-            return call_result(raw, self._is_block)
-        return raw if isinstance(raw, dict) else {}
-
-    def _tool_problem(self, entry: Any) -> str | None:
-        try:
-            rest = {"nextCursor": None} if self.version not in MODERN_PROTOCOL_VERSIONS else _COMPLETE
-            methods.validate_server_result("tools/list", self.version, _told({"tools": [entry], **rest}))
-            types.Tool.model_validate(entry, by_name=False)
-        except ValidationError as error:
-            return _misfit(error)
-        return problem_of(entry)
-
-    def _is_block(self, block: Any) -> bool:
-        rest = {} if self.version not in MODERN_PROTOCOL_VERSIONS else {"resultType": "complete"}
-        try:
-            methods.validate_server_result("tools/call", self.version, {"content": [block], **rest})
-            types.CallToolResult.model_validate({"content": [block], **rest}, by_name=False)
-        except ValidationError:
-            return False
-        return True
-
-
-_COMPLETE = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
-
-
-def _told(page: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in page.items() if value is not None}
-
-
 class Connection:
     """A server that has been greeted. Lives in the task that entered `connected`; may be used by all."""
 
-    def __init__(self, wire: _Wire, session: ClientSession) -> None:
+    def __init__(self, wire: Wire, session: ClientSession) -> None:
         self._wire, self._session = wire, session
 
     @property
@@ -139,7 +73,7 @@ class Connection:
                     return []
                 raise McpError(f"tools/list failed: {_answered(error)}") from None
             except ValidationError as error:
-                raise McpError(f"it answered tools/list with something else: {_misfit(error)}") from None
+                raise McpError(f"it answered tools/list with something else: {misfit(error)}") from None
             for tool in page.tools:
                 if tool.name in found:
                     raise McpError(f"it lists the tool {shown(tool.name)!r} twice")
@@ -153,6 +87,19 @@ class Connection:
                 raise McpError("its list of tools has no end: a cursor came twice")
             cursors.add(cursor)
         raise McpError(f"its list of tools has more than {MAX_PAGES} pages")
+
+    async def is_well(self, bound_s: float) -> bool:
+        """Whether it answers a ping in this time. One of the newer protocol, which has no sessions, is."""
+        if self._wire.version in MODERN_PROTOCOL_VERSIONS:
+            return True
+        try:
+            async with asyncio.timeout(bound_s):
+                await self._session.send_ping()
+        except MCPError as error:
+            return error.code == types.METHOD_NOT_FOUND
+        except (TimeoutError, ValidationError):
+            return False
+        return True
 
     async def call(
         self, name: str, arguments: Mapping[str, Any], on_progress: Callable[[], None]
@@ -181,7 +128,7 @@ class Connection:
                 raise Gone("it has forgotten the session; a new one is made") from None
             raise McpError(_answered(error)) from None
         except ValidationError as error:
-            raise McpError(f"it answered with something that is no result: {_misfit(error)}") from None
+            raise McpError(f"it answered with something that is no result: {misfit(error)}") from None
         if isinstance(answer, types.InputRequiredResult):
             raise McpError("it asks a person for more before it goes on, and nobody is there")
         dumped: dict[str, Any] = lossless(answer.model_dump(by_alias=True, mode="python", exclude_none=True))
@@ -216,7 +163,7 @@ async def connected(
         data = params.data
         log(params.level, shown(data if isinstance(data, str) else json.dumps(data, default=str), LOG_CHARS))
 
-    wire = _Wire(streams, skip)
+    wire = Wire(streams, skip)
     client = types.Implementation(name="dsh", version=__version__)
     async with AsyncExitStack() as stack:
         session = await stack.enter_async_context(
@@ -243,7 +190,7 @@ async def _greet(session: ClientSession) -> None:
             raise McpError("it ended before it answered") from None
         raise McpError(f"initialize failed: {_answered(error)}") from None
     except ValidationError as error:
-        raise McpError(f"it answered initialize with something else: {_misfit(error)}") from None
+        raise McpError(f"it answered initialize with something else: {misfit(error)}") from None
     except RuntimeError as error:
         raise McpError(shown(str(error))) from None
 
@@ -276,12 +223,6 @@ def _is_closed(error: MCPError) -> bool:
 
 def _answered(error: MCPError) -> str:
     return f"{shown(error.message, LOG_CHARS)} (code {error.code})"
-
-
-def _misfit(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    place = ".".join(str(step) for step in first["loc"])
-    return shown(f"{place}: {first['msg']}" if place else first["msg"])
 
 
 def _be_quiet() -> None:

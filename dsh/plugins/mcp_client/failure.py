@@ -2,12 +2,10 @@
 
 from dsh.errors import DshError
 from dsh.kernel.foreign import text_of
-from dsh.masking import masked
 from dsh.plugins.mcp_client.sieve import shown
 from dsh.tools.error import ToolError
 
 REASON_CHARS = 1_000
-SHORTEST_SECRET = 4
 
 
 class McpError(ToolError):
@@ -30,11 +28,3 @@ def reason_of(error: BaseException) -> str:
         return "it did not answer in time"
     text = shown(text_of(error), REASON_CHARS)
     return text if isinstance(error, DshError) and text else f"{type(error).__name__}: {text}".rstrip(": ")
-
-
-def without(text: str, secrets: list[str]) -> str:
-    """The text without these values, and without what has the form of a key."""
-    for secret in sorted(secrets, key=len, reverse=True):
-        if len(secret) >= SHORTEST_SECRET:
-            text = text.replace(secret, "***")
-    return masked(text)

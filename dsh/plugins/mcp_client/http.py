@@ -23,7 +23,7 @@ SILENCE_S = 300.0
 
 @asynccontextmanager
 async def asked(
-    url: str, headers: Mapping[str, str], *, silence_s: float, refused: Callable[[str], None]
+    url: str, headers: Mapping[str, str], *, silence_s: float, answered: Callable[[str], None]
 ) -> AsyncIterator[TransportStreams]:
     """Streams to the server at this URL.
 
@@ -31,7 +31,7 @@ async def asked(
 
     Args:
         silence_s: how long an answer may keep silent.
-        refused: told of each status that is an error.
+        answered: told of each message how the server refused it; an empty text where it took it.
 
     Raises:
         McpError: the proxy for this URL cannot be used.
@@ -41,8 +41,10 @@ async def asked(
         raise McpError(f"the proxy cannot be used: {problem}")
 
     async def look(response: httpx2.Response) -> None:
-        if response.status_code >= HTTPStatus.BAD_REQUEST:
-            refused(f"HTTP {response.status_code} {response.reason_phrase}".rstrip())
+        if response.request.method != "POST":
+            return
+        is_error = response.status_code >= HTTPStatus.BAD_REQUEST
+        answered(f"HTTP {response.status_code} {response.reason_phrase}".rstrip() if is_error else "")
 
     client = httpx2.AsyncClient(
         headers=dict(headers),

@@ -1,17 +1,18 @@
 """The life of one server: connect, offer its tools, follow its changes, connect again when it is gone."""
 
 import asyncio
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dsh.kernel import Cancelled, Context
+from dsh.kernel import Context
 from dsh.kernel.foreign import contained
 from dsh.kernel.task import retrieve
+from dsh.plugins.mcp_client.calls import answer
 from dsh.plugins.mcp_client.config import Config
-from dsh.plugins.mcp_client.failure import Gone, McpError, Stuck, reason_of, without
+from dsh.plugins.mcp_client.failure import Gone, McpError, Stuck, reason_of
 from dsh.plugins.mcp_client.offer import Offer
+from dsh.plugins.mcp_client.secrets import Secrets
 from dsh.plugins.mcp_client.transport import Transport
-from dsh.tools.error import ToolTimeoutError
 from dsh.tools.execution import ToolExecution
 
 if TYPE_CHECKING:
@@ -19,17 +20,36 @@ if TYPE_CHECKING:
 
 RESYNC_GAP_S = 0.1
 """Between two lists: a server that never stops changing does not keep us busy."""
-CANCEL_S = 2.0
-"""How long a cancelled call may take to tell the server."""
+HEALTH_S = 5.0
+"""How long a server that has refused a call may take to say that it is well."""
 CLOSE_S = 8.0
 """How long the end may take: last words, SIGTERM, SIGKILL."""
+
+
+class _Life(NamedTuple):
+    """One connection, from its start to its end."""
+
+    reason: str
+    """Why it ended."""
+    seconds: float
+    """How long it was of use."""
+    is_stuck: bool
+    """Something of it is still there: no other one may follow."""
 
 
 class Server:
     """One row's server. State: the connection in use, and whether another one may follow."""
 
-    def __init__(self, ctx: Context, config: Config, transport: Transport) -> None:
+    def __init__(
+        self,
+        ctx: Context,
+        config: Config,
+        transport: Transport,
+        secrets: Secrets,
+        warn: Callable[[str], None],
+    ) -> None:
         self._ctx, self._config, self._transport = ctx, config, transport
+        self._clean, self._warn = secrets.hide, warn
         self._name = config.server_name
         self._offer = Offer(ctx, self._name, self.call, self._warn)
         self._connection: Connection | None = None
@@ -69,14 +89,16 @@ class Server:
         failures = 0
         try:
             while not self._closing.is_set():
-                reason, lived_s = await self._one_life()
+                life = await self._one_life()
                 if self._closing.is_set():
+                    if life.is_stuck:
+                        self._warn(life.reason)
                     return
-                if lived_s * 1000 >= self._config.reconnect.max_delay_ms:
+                if life.seconds * 1000 >= self._config.reconnect.max_delay_ms:
                     failures = 0
                 failures += 1
-                self._last_reason = reason
-                if not await self._try_again(failures, reason):
+                self._last_reason = life.reason
+                if not await self._try_again(failures, life):
                     return
         finally:
             self._connection = None
@@ -85,15 +107,11 @@ class Server:
             if not self._first.done():
                 self._first.cancel()
 
-    async def _one_life(self) -> tuple[str, float]:
-        """From one start to one end: why it ended, and how long it was of use, in seconds.
-
-        Raises:
-            Stuck: it would not end.
-        """
+    async def _one_life(self) -> _Life:
+        """From one start to one end."""
         loop = asyncio.get_running_loop()
         ready_at: float | None = None
-        reason = ""
+        reason, is_stuck = "it is gone", False
         try:
             async with asyncio.timeout(self._config.startup_timeout_ms / 1000) as bound:
                 async with self._transport.open() as streams:
@@ -112,20 +130,17 @@ class Server:
                             await self._serve(connection)
                         finally:
                             self._is_down()
-        except Stuck:
-            self._is_down()
-            self._give_up("would not end")
-            raise
+        except Stuck as error:
+            reason, is_stuck = error.message, True
         except TimeoutError:
-            reason = "it is gone"
             if ready_at is None:
                 reason = f"it did not come up within {self._config.startup_timeout_ms} ms (startupTimeoutMs)"
         except BaseException as error:
             reason = reason_of(contained(error, f"MCP server {self._name}"))
         self._is_down()
-        words = self._transport.last_words()
-        full = "; ".join(filter(None, (reason or "it is gone", words)))
-        return self._clean(full), 0.0 if ready_at is None else loop.time() - ready_at
+        told = "; ".join(filter(None, (reason, self._transport.last_words())))
+        seconds = 0.0 if ready_at is None else loop.time() - ready_at
+        return _Life(self._clean(told), seconds, is_stuck)
 
     async def _serve(self, connection: "Connection") -> None:
         """Until it is gone or dsh ends: list its tools again whenever it says that they have changed."""
@@ -142,10 +157,10 @@ class Server:
                     self._warn(f"its tools stay as they were: {self._clean(reason_of(error))}")
             await self._any(connection.over, self._closing, timeout_s=RESYNC_GAP_S)
 
-    async def _try_again(self, failures: int, reason: str) -> bool:
+    async def _try_again(self, failures: int, life: _Life) -> bool:
         """Whether another start follows; says what has happened, and waits."""
-        reconnect = self._config.reconnect
-        goes_on = reconnect.enabled and failures <= reconnect.max_attempts
+        reconnect, reason = self._config.reconnect, life.reason
+        goes_on = not life.is_stuck and reconnect.enabled and failures <= reconnect.max_attempts
         if not self._first.done():
             if self._config.fail_on_startup_error:
                 self._first.set_exception(
@@ -185,11 +200,19 @@ class Server:
         connection = None
         try:
             connection = await self._connected(execution)
-            return await self._answer(connection, tool, arguments, execution)
+            return await answer(connection, tool, arguments, execution.signal, self._config)
         except McpError as error:
-            if isinstance(error, Gone) and self._connection is connection:
+            is_lost = isinstance(error, Gone) or (connection is not None and await self._is_lost(connection))
+            if is_lost and self._connection is connection:
                 self._is_down()  # whoever calls next waits for the next connection
             raise McpError(f"MCP server {self._name!r}: {self._clean(error.message)}") from None
+
+    async def _is_lost(self, connection: "Connection") -> bool:
+        """Whether a server that has refused a call has lost us; then a new connection is made."""
+        if not self._transport.has_refused or await connection.is_well(HEALTH_S):
+            return False
+        connection.over.set()
+        return True
 
     async def _connected(self, execution: ToolExecution) -> "Connection":
         """The connection; while it is made anew, a call waits for it."""
@@ -203,44 +226,6 @@ class Server:
         if self._connection is None:
             raise McpError(f"it is not there any more ({self._last_reason or 'dsh is ending'})")
         return self._connection
-
-    async def _answer(
-        self, connection: "Connection", tool: str, arguments: Mapping[str, Any], execution: ToolExecution
-    ) -> dict[str, Any]:
-        loop, config, token = asyncio.get_running_loop(), self._config, execution.signal
-        token.raise_if_cancelled()
-        ends_at = loop.time() + config.tool_call_total_timeout_ms / 1000
-        heard_at = loop.time()
-
-        def progressed() -> None:
-            nonlocal heard_at
-            heard_at = loop.time()
-
-        work = asyncio.ensure_future(connection.call(tool, arguments, progressed))
-        gate = asyncio.Event()
-        undo = token.on_cancel(lambda _: gate.set())
-        waiter = asyncio.ensure_future(gate.wait())
-        try:
-            while not work.done():
-                at = min(ends_at, heard_at + config.tool_call_timeout_ms / 1000)
-                if token.cancelled or loop.time() >= at:
-                    break
-                await asyncio.wait(
-                    (work, waiter), timeout=at - loop.time(), return_when=asyncio.FIRST_COMPLETED
-                )
-            if work.done():
-                return work.result()
-            await _stopped(work)
-            if token.cancelled:
-                raise Cancelled(token.reason)
-            total, quiet = config.tool_call_total_timeout_ms, config.tool_call_timeout_ms
-            raise ToolTimeoutError(total if loop.time() >= ends_at else quiet)
-        finally:
-            undo()
-            waiter.cancel()
-            if not work.done():
-                work.add_done_callback(retrieve)
-                work.cancel()
 
     # -- small things ----------------------------------------------------------------------------
 
@@ -271,16 +256,3 @@ class Server:
 
     def _logged(self, level: str, text: str) -> None:
         self._ctx.logger.debug("MCP server %s: %s: %s", self._name, level, self._clean(text))
-
-    def _warn(self, text: str) -> None:
-        self._ctx.logger.warning("MCP server %s %s", self._name, text)
-
-    def _clean(self, text: str) -> str:
-        return without(text, [*self._config.env.values(), *self._config.headers.values()])
-
-
-async def _stopped(work: "asyncio.Task[Any]") -> None:
-    """Cancel a call and wait, not for long, until the server has been told."""
-    work.cancel()
-    work.add_done_callback(retrieve)
-    await asyncio.wait((work,), timeout=CANCEL_S)

@@ -6,11 +6,13 @@ import importlib.util
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
+from urllib.parse import urlsplit
 
 from dsh.capabilities.subprocess import Collect, ExitStatus, ProcessHandle, SpawnSpec, Subprocess
 from dsh.errors import CompositionError
 from dsh.plugins.mcp_client.config import Config, folder
-from dsh.plugins.mcp_client.failure import Stuck, without
+from dsh.plugins.mcp_client.failure import Stuck
+from dsh.plugins.mcp_client.secrets import Secrets
 from dsh.plugins.mcp_client.sieve import shown
 
 if TYPE_CHECKING:
@@ -41,6 +43,10 @@ class Transport(Protocol):
     def last_words(self) -> str:
         """What is known of why it ended or refused; empty for nothing."""
 
+    @property
+    def has_refused(self) -> bool:
+        """Whether the last message was refused below the protocol: perhaps the server knows us no more."""
+
 
 def require_libraries(server: str) -> None:
     """See whether the extra is installed, without loading it.
@@ -68,9 +74,11 @@ async def load_libraries() -> None:
 class StdioTransport:
     """Starts the program for each connection. State: the one that was started last."""
 
-    def __init__(self, config: Config, subprocess: Subprocess, tell: Callable[[str], None]) -> None:
-        """`tell` hears, once a connection, that the program prints what is no message."""
-        self._config, self._subprocess, self._tell = config, subprocess, tell
+    def __init__(
+        self, config: Config, subprocess: Subprocess, secrets: Secrets, warn: Callable[[str], None]
+    ) -> None:
+        """`warn` hears, once a connection, that the program prints what is no message."""
+        self._config, self._subprocess, self._secrets, self._warn = config, subprocess, secrets, warn
         self._process: ProcessHandle | None = None
         self._status: ExitStatus | None = None
 
@@ -106,8 +114,8 @@ class StdioTransport:
             nonlocal is_told
             if not is_told:
                 is_told = True
-                text = without(shown(line.decode("utf-8", "replace")), list(self._config.env.values()))
-                self._tell(f"prints what is no message on its standard output, which is left out: {text}")
+                text = shown(line.decode("utf-8", "replace"))
+                self._warn(f"prints what is no message on its standard output, which is left out: {text}")
 
         return noise
 
@@ -127,25 +135,30 @@ class StdioTransport:
         if not is_gone:
             raise Stuck(f"process {process.pid} would not end")
 
+    @property
+    def has_refused(self) -> bool:
+        return False
+
     def last_words(self) -> str:
         if self._process is None:
             return ""
         words = [_ended(self._status)] if self._status is not None else []
         said = self._process.stderr.read().text.strip().splitlines()[-STDERR_LINES:]
         if said:
-            tail = shown(" | ".join(line.strip() for line in said), STDERR_BYTES)
-            tail = without(tail, list(self._config.env.values()))
+            tail = self._secrets.hide(shown(" | ".join(line.strip() for line in said), STDERR_BYTES))
             tail = tail if len(tail) <= STDERR_CHARS else f"…{tail[-STDERR_CHARS:]}"
             words.append(f"stderr: {tail}")
         return "; ".join(filter(None, words))
 
 
 class HttpTransport:
-    """Asks one address. State: the last refusal."""
+    """Asks one address. State: how it refused the last message; empty where it took it."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
         self._refusal = ""
+        parts = urlsplit(config.url or "")
+        self._origin = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
     @asynccontextmanager
     async def open(self) -> "AsyncIterator[TransportStreams]":
@@ -158,15 +171,19 @@ class HttpTransport:
             config.url or "",
             config.headers,
             silence_s=config.tool_call_timeout_ms / 1000 + 1,
-            refused=self._refused,
+            answered=self._answered,
         ) as streams:
             yield streams
 
-    def _refused(self, answer: str) -> None:
-        self._refusal = answer
+    def _answered(self, refusal: str) -> None:
+        self._refusal = refusal
 
     def last_words(self) -> str:
-        return self._refusal
+        return self._refusal or f"asked was {self._origin}"
+
+    @property
+    def has_refused(self) -> bool:
+        return bool(self._refusal)
 
 
 def _ended(status: ExitStatus) -> str:

@@ -4,7 +4,8 @@ Run by path. Keys of the plan, all optional:
 `tools` entries, or lists of entries for pages; `changed` those after the tool `change`; `shuffle` any order
 `cursor` one cursor for every page
 `answers` method to result; `refuses` method to error code; `silent` methods that get no answer
-`era` the protocol version; `noise` printed before each answer; `say` stderr at the start
+`era` the protocol version; `newer` no handshake, but discovery, and changes for those who listen
+`noise` printed before each answer; `say` stderr at the start
 `exit` leave at the start with this code; `once` a file: come up only where it is missing; `unless` a file:
 leave where it is missing; `meets` a file that has to be there before anything is answered
 `pid` a file that gets a line with the process id at each start; `heard` one that gets every message; `child`
@@ -23,6 +24,9 @@ from typing import Any
 
 plan: dict[str, Any] = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
 changed = False
+listening: dict[str, Any] = {}
+"""What is said with changes to a client of the newer protocol."""
+COMPLETE = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 
 def send(message: dict[str, Any]) -> None:
@@ -53,6 +57,14 @@ def result(request: dict[str, Any]) -> Any:
             "capabilities": {"tools": {"listChanged": True}},
             "serverInfo": {"name": "plain", "version": "1"},
         }
+    if method == "server/discover":
+        tools = {"tools": {"listChanged": True}}
+        return {"supportedVersions": ["2026-07-28"], "capabilities": tools}
+    if method == "subscriptions/listen":
+        listening["_meta"] = {"io.modelcontextprotocol/subscriptionId": request["id"]}
+        heard = {"method": "notifications/subscriptions/acknowledged"}
+        send({**heard, "params": {**listening, "notifications": params["notifications"]}})
+        return None
     if method == "tools/list":
         return page(params.get("cursor"))
     if method == "tools/call":
@@ -90,7 +102,8 @@ def call(name: str, arguments: dict[str, Any], meta: dict[str, Any], request_id:
             time.sleep(arguments["gap"])
     if name == "change":
         changed = True
-        send({"method": "notifications/tools/list_changed"})
+        if listening or not plan.get("newer"):
+            send({"method": "notifications/tools/list_changed", "params": listening})
     if name == "error":
         return {"content": [{"type": "text", "text": "it went wrong"}], "isError": True}
     if name == "refuse":
@@ -145,7 +158,8 @@ def main() -> None:
         if "id" not in message or "method" not in message or message["method"] in plan.get("silent", ()):
             continue
         if (found := result(message)) is not None:
-            send({"id": message["id"], "result": found})
+            rest = COMPLETE if plan.get("newer") and isinstance(found, dict) else {}
+            send({"id": message["id"], "result": {**rest, **found} if rest else found})
     while plan.get("linger"):
         time.sleep(60)
 

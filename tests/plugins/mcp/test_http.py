@@ -55,9 +55,9 @@ def reply(writer: asyncio.StreamWriter, status: str, body: bytes = b"", *headers
     writer.write("\r\n".join([*head, "", ""]).encode() + body)
 
 
-def answer(writer: asyncio.StreamWriter, request: Any, result: Any) -> None:
+def answer(writer: asyncio.StreamWriter, request: Any, result: Any, *headers: str) -> None:
     body = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}).encode()
-    reply(writer, "200 OK", body, "Content-Type: application/json")
+    reply(writer, "200 OK", body, "Content-Type: application/json", *headers)
 
 
 async def healthy(method: str, headers: dict[str, str], request: Any, writer: asyncio.StreamWriter) -> None:
@@ -114,7 +114,10 @@ async def test_nobody_there_is_told(caplog: pytest.LogCaptureFixture) -> None:
         pass
     async with serving(row(url)) as ctx:
         assert names(ctx) == []
-    assert "ConnectError" in told(caplog, "web")[0]
+    assert (
+        f"ConnectError: All connection attempts failed; asked was {url.removesuffix('/mcp')}"
+        in told(caplog, "web")[0]
+    )
 
 
 @aio
@@ -172,9 +175,7 @@ async def test_a_session_that_the_server_forgot_is_made_anew() -> None:
         asked = request.get("method") if method == "POST" else ""
         if asked == "initialize":
             lives += 1
-            body = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": INIT}).encode()
-            kind = "Content-Type: application/json"
-            reply(writer, "200 OK", body, kind, f"Mcp-Session-Id: s{lives}")
+            answer(writer, request, INIT, f"Mcp-Session-Id: s{lives}")
         elif asked == "tools/call" and headers["mcp-session-id"] == "s1":
             reply(writer, "404 Not Found")
         else:
@@ -187,6 +188,59 @@ async def test_a_session_that_the_server_forgot_is_made_anew() -> None:
 
             assert "it has forgotten the session" in text(lost)
             assert text(found) == "done"
+
+
+@pytest.mark.parametrize("has_forgotten", [True, False])
+@aio
+async def test_a_refused_call_costs_the_connection_only_where_the_server_is_not_well(
+    has_forgotten: bool,
+) -> None:
+    """Servers that were started anew refuse an unknown session with 400; others mean this one call by it."""
+    lives = 0
+
+    async def picky(method: str, headers: dict[str, str], request: Any, writer: asyncio.StreamWriter) -> None:
+        nonlocal lives
+        asked = request.get("method") if method == "POST" else ""
+        lives += asked == "initialize"
+        is_refused = asked == "tools/call" and "odd" in request["params"]["arguments"]
+        if lives == 1 and (is_refused or (asked == "ping" and has_forgotten)):
+            reply(writer, "400 Bad Request", b"no valid session")
+        else:
+            await healthy(method, headers, request, writer)
+
+    async with listening(picky) as (url, _):
+        async with serving(row(url, reconnect={"initialDelayMs": 10})) as ctx:
+            refused = await call(ctx, "mcp__web__t", odd=True)
+            again = await call(ctx, "mcp__web__t")
+
+            assert refused.is_error
+            assert text(again) == "done"
+            assert lives == (2 if has_forgotten else 1)
+
+
+@aio
+async def test_a_stream_that_a_server_does_not_offer_is_not_told_as_its_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Most servers refuse GET; it says nothing of why a later connection fails."""
+
+    async def dying(method: str, headers: dict[str, str], request: Any, writer: asyncio.StreamWriter) -> None:
+        asked = request.get("method") if method == "POST" else ""
+        if asked == "initialize":
+            answer(writer, request, INIT, "Mcp-Session-Id: s")
+        elif asked != "tools/call":
+            await healthy(method, headers, request, writer)
+
+    async with listening(dying) as (url, asked):
+        async with serving(row(url)) as ctx:
+            async with asyncio.timeout(20):
+                while not any(first.startswith("GET") for first, _ in asked):
+                    await asyncio.sleep(0.01)
+            assert (await call(ctx, "mcp__web__t")).is_error
+            async with asyncio.timeout(20):
+                while not told(caplog, "web"):
+                    await asyncio.sleep(0.01)
+    assert "405" not in told(caplog, "web")[0]
 
 
 @aio

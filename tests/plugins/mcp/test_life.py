@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from dsh.plugins import mcp_client
 from dsh.plugins.mcp_client.config import Reconnect
+from dsh.plugins.mcp_client.failure import McpError
 from tests.aio import aio
-from tests.plugins.mcp.kit import call, names, plain, registry, serving, text, tool
+from tests.plugins.mcp.kit import call, names, plain, registry, serving, text, tool, tree
 from tests.plugins.mcp.test_start import told
 
 
@@ -99,3 +101,43 @@ async def test_calls_that_run_while_the_server_dies_all_end() -> None:
             call(ctx, "mcp__plain__crash"), *(call(ctx, "mcp__plain__answer", result=None) for _ in range(4))
         )
         assert all(result.is_error for result in results)
+
+
+@pytest.mark.parametrize("is_needed", [False, True])
+@aio
+async def test_beside_a_server_that_would_not_end_no_second_one_is_started(
+    is_needed: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def still_there(self: object) -> bool:
+        return False
+
+    monkeypatch.setattr("dsh.plugins.subprocess.process.Process.wait_for_exit", still_there)
+    pid = tmp_path / "pid"
+    plan = plain(pid=str(pid), exit=3, row={"failOnStartupError": is_needed})
+    async with tree() as ctx:
+        if is_needed:
+            with pytest.raises(McpError, match=r"process \d+ would not end; exited with code 3"):
+                await ctx.plugin(mcp_client, plan)
+        else:
+            await ctx.plugin(mcp_client, plan)
+            [line] = told(caplog, "plain")
+            assert "did not start: process" in line
+        await asyncio.sleep(0.1)
+        assert len(pid.read_text().split()) == 1
+
+
+@aio
+async def test_a_server_that_would_not_end_at_a_crash_takes_its_tools_with_it(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def still_there(self: object) -> bool:
+        return False
+
+    monkeypatch.setattr("dsh.plugins.subprocess.process.Process.wait_for_exit", still_there)
+    async with serving(plain()) as ctx:
+        await call(ctx, "mcp__plain__crash")
+        after = await call(ctx, "mcp__plain__echo")
+
+        assert "it is not there any more (process" in text(after)
+        assert names(ctx) == []
+    assert "is given up, its 11 tools with it: process" in told(caplog, "plain")[0]
