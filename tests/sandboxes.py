@@ -45,8 +45,8 @@ needs_walls = pytest.mark.skipif(
 class NoSandbox:
     """Confines nothing, on a platform that has no way to do so, or one that has but none that works."""
 
-    def __init__(self, *, has_backends: bool = False) -> None:
-        self.has_backends = has_backends
+    def __init__(self, *, has_backends: bool = False, keeps: bool = False) -> None:
+        self.has_backends, self._keeps = has_backends, keeps
 
     async def confine(
         self,
@@ -59,7 +59,7 @@ class NoSandbox:
         raise SandboxUnavailable(f"nothing confines {policy.mode} here")
 
     async def require(self, mode: SandboxMode) -> None:
-        if mode != "danger-full-access" and not self.has_backends:
+        if mode != "danger-full-access" and not self._keeps:
             raise SandboxUnavailable(f"no sandbox here can keep mode {mode!r}", hint="install one")
 
     async def chosen(self, mode: SandboxMode) -> str:
@@ -80,5 +80,11 @@ def no_sandbox(ctx: Context) -> None:
 
 def any_sandbox(ctx: Context) -> None:
     """A row that provides a platform where every mode is promised, and no command can run."""
+    service: Sandbox = NoSandbox(has_backends=True, keeps=True)
+    ctx.provide(SANDBOX, service)
+
+
+def broken_sandbox(ctx: Context) -> None:
+    """A row that provides a platform with a backend that does not work."""
     service: Sandbox = NoSandbox(has_backends=True)
     ctx.provide(SANDBOX, service)

@@ -11,8 +11,9 @@ import msgspec
 
 from dsh.agent.prompt import SYSTEM_PROMPT, PromptContext
 from dsh.capabilities import scratch
+from dsh.capabilities.fs import FsError
 from dsh.capabilities.local_fs.fence import writable_roots
-from dsh.capabilities.local_fs.path import is_within
+from dsh.capabilities.local_fs.path import checked, is_within
 from dsh.capabilities.sandbox import (
     SANDBOX,
     SANDBOX_MODES,
@@ -55,14 +56,24 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
     """Whether confined commands have a network."""
 
     def __post_init__(self) -> None:
+        if self.workspace_root is not None:
+            _judge("workspaceRoot", self.workspace_root)
         for key, paths in (
             ("extraRoots", self.extra_roots),
             ("protectedPaths", self.protected_paths),
             ("hiddenPaths", self.hidden_paths),
         ):
             for path in paths:
+                _judge(key, path)
                 if not os.path.isabs(os.path.expanduser(path)):  # noqa: PTH111, PTH117
                     raise ValueError(f"{key}: {path!r:.80} is neither absolute nor starts with ~/")
+
+
+def _judge(key: str, path: str) -> None:
+    try:
+        checked(path)
+    except FsError as error:
+        raise ValueError(f"{key}: {error.message}") from None
 
 
 def _canonical(paths: list[str]) -> tuple[str, ...]:

@@ -92,6 +92,19 @@ def test_a_mode_that_does_not_exist_is_a_finding(space: Workspace) -> None:
     assert "expected read-only | workspace-write | danger-full-access" in detail and "hush" not in detail
 
 
+@pytest.mark.parametrize(
+    ("row", "place"),
+    [("{id: sandbox, merge: {requireFull: 1}}", 38), ("{id: sandbox-policy, merge: {network: 1}}", 41)],
+)
+def test_a_wrong_option_is_told_with_its_place(space: Workspace, row: str, place: int) -> None:
+    space.write("p.yml", f"- {row}\n")
+
+    done = space.run("doctor", "--patch", "p.yml")
+
+    assert done.code == 1
+    assert f"p.yml:1:{place}: invalid config: expected boolean but got integer" in done.stdout
+
+
 def test_a_runner_of_ones_own_is_looked_for(space: Workspace) -> None:
     row = "- {id: sandbox, merge: {runnerCommand: [no-such-runner], runnerFailureSignatures: [x]}}\n"
     space.write("p.yml", row)

@@ -12,15 +12,15 @@ from dsh.session.header import SessionHeader
 from dsh.session.log import Session
 from dsh.session.store import SESSION_CREATED
 from tests.aio import aio
-from tests.sandboxes import no_sandbox
+from tests.sandboxes import broken_sandbox, no_sandbox
 
 FULL = "danger-full-access"
 PAIR = {"sandbox": FULL, "approval": "never"}
 
 
-async def mounted(config: Any = None, *, policy: str = "never") -> Context:
+async def mounted(config: Any = None, *, policy: str = "never", sandbox: Any = no_sandbox) -> Context:
     ctx = Context()
-    await ctx.plugin(no_sandbox)
+    await ctx.plugin(sandbox)
     await ctx.plugin(sandbox_policy, {"mode": FULL})
     await ctx.plugin(approval, {"policy": policy})
     await ctx.plugin(permission, config)
@@ -116,6 +116,14 @@ async def test_a_pair_without_a_preset_stops_the_start_with_the_remedy() -> None
         await mounted(policy="ask")
 
     assert "DSH_PERMISSION_MODE" in failure.value.hint
+
+
+@aio
+async def test_a_default_that_no_sandbox_can_keep_stops_the_start_with_the_remedy() -> None:
+    with pytest.raises(CompositionError, match="preset 'read-only': no sandbox here can keep") as failure:
+        await mounted({"defaultPreset": "read-only"}, sandbox=broken_sandbox)
+
+    assert failure.value.hint == "install one"
 
 
 @aio

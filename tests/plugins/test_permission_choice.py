@@ -47,7 +47,7 @@ async def presets(*, any_mode: bool = False, pins: bool = True) -> AsyncIterator
     async with loop(text("bye"), rows=[*rows, last] if pins else rows) as run:
         agent = await run.agent()
         if not pins:
-            run.ctx.plugin(*last)
+            await run.ctx.plugin(*last)
             await run.breath()
             await run.breath()
         yield run, agent

@@ -70,15 +70,28 @@ async def test_paths_that_depend_on_where_one_stands_are_refused(key: str) -> No
     await ctx.dispose()
 
 
+@pytest.mark.parametrize("key", ["extraRoots", "protectedPaths", "hiddenPaths", "workspaceRoot"])
+@pytest.mark.parametrize("path", ["/a\0b", "/\ud800", " "])
+@aio
+async def test_what_no_file_can_be_called_is_refused(key: str, path: str) -> None:
+    ctx = Context()
+    await ctx.plugin(any_sandbox)
+
+    with pytest.raises(ValidationError, match=f"{key}: .*(NUL|no file can have this name|blank)"):
+        await ctx.plugin(sandbox_policy, {key: path if key == "workspaceRoot" else [path]})
+    await ctx.dispose()
+
+
 @pytest.mark.parametrize("mode", ["read-only", "workspace-write"])
 @pytest.mark.parametrize("kept", ["workspaceRoot", "extraRoots", "temporary folder"])
 @aio
 async def test_what_a_session_needs_is_not_hidden(mode: str, kept: str, tmp_path: Path) -> None:
-    needed: dict[str, Any] = {
+    rows: dict[str, dict[str, Any]] = {
         "workspaceRoot": {"workspaceRoot": str(tmp_path)},
         "extraRoots": {"extraRoots": [str(tmp_path)]},
         "temporary folder": {},
-    }[kept]
+    }
+    needed = rows[kept]
     hidden = str(scratch.process_folder()) if kept == "temporary folder" else str(tmp_path)
     ctx = Context()
     await ctx.plugin(any_sandbox)

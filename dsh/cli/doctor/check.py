@@ -8,8 +8,8 @@ import msgspec
 from dsh.composition.expression.evaluation import config_data
 from dsh.composition.mount.entry import Entry
 from dsh.composition.mount.facts import Facts, scope_of
-from dsh.errors import DshError
-from dsh.kernel import Context, resolve_config
+from dsh.errors import CompositionError, DshError
+from dsh.kernel import Context, ValidationError, resolve_config
 
 Status = Literal["ok", "warning", "failed"]
 
@@ -47,11 +47,14 @@ class Surroundings(NamedTuple):
         """A row's config; expressions in it may read the services of `ctx`.
 
         Raises:
-            DshError: an expression fails, or the config does not fit the plugin.
+            DshError: an expression fails, or the config does not fit the plugin, with its place.
         """
         schema = entry.runtime.schema if entry.runtime is not None else None
         data = config_data(entry.row.config, scope_of(self.facts, ctx))
-        return data if schema is None else resolve_config(schema, data, lambda path, key, hint: None)
+        try:
+            return data if schema is None else resolve_config(schema, data, lambda path, key, hint: None)
+        except ValidationError as error:
+            raise CompositionError(entry.failure(error)) from None
 
 
 Check = Callable[[Surroundings], Awaitable[Sequence[Finding]]]

@@ -12,7 +12,7 @@ from dsh.capabilities.approval import APPROVAL, Approval
 from dsh.capabilities.commands import COMMANDS
 from dsh.capabilities.launch import LAUNCH_ENVIRONMENT
 from dsh.capabilities.permission import CUSTOM, PERMISSIONS, Preset, PresetError
-from dsh.capabilities.sandbox import SANDBOX_POLICY, SandboxPolicyService
+from dsh.capabilities.sandbox import SANDBOX, SANDBOX_POLICY, SandboxPolicyService, SandboxUnavailable
 from dsh.capabilities.settings_section import install_settings_section
 from dsh.errors import CompositionError
 from dsh.kernel import Context, ValidationError
@@ -58,9 +58,14 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 sections = {NAMESPACE: Section}
 
 
-def apply(ctx: Context, config: Config) -> None:
+async def apply(ctx: Context, config: Config) -> None:
     sandbox, approval = ctx.use(SANDBOX_POLICY), ctx.use(APPROVAL)
     default = _default(ctx, config, sandbox, approval)
+    if (confining := ctx.get(SANDBOX)) is not None:
+        try:
+            await confining.require(config.presets[default()].sandbox)
+        except SandboxUnavailable as error:
+            raise CompositionError(f"preset {default()!r}: {error.message}", hint=error.hint) from None
     presets = Presets(config.presets, default, sandbox, approval, lambda agent: is_live(ctx, agent))
     ctx.provide(PERMISSIONS, presets)
     ctx.on(SESSION_CREATED, presets.pin)
