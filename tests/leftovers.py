@@ -27,23 +27,9 @@ def marked(value: str) -> dict[int, str]:
             )
         except OSError:
             continue
-        if state not in "ZX" and wanted in variables and not _is_orphan_of_a_runner(pid, command):
+        if state not in "ZX" and wanted in variables:
             found[pid] = command
     return found
-
-
-def _is_orphan_of_a_runner(pid: int, command: str) -> bool:
-    """Whether it is the inner half of bubblewrap whose outer half was killed before the two had met.
-
-    It then waits for ever for the word to begin: its own parent-death signal is set only after that. Only a
-    kill of dsh in that instant leaves it, and it has not started any command.
-    """
-    if not command.partition(" ")[0].endswith("bwrap"):
-        return False
-    try:
-        return not Path(f"/proc/{pid}/task/{pid}/children").read_text().strip()
-    except OSError:
-        return False
 
 
 def left_over(value: str, patience_s: float = PATIENCE_S) -> dict[int, str]:

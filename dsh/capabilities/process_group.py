@@ -1,7 +1,8 @@
 """Process groups we started and have not seen end, and how to end them from anywhere.
 
 Each child leads its own session and group. The set is module-wide because the last resort runs outside
-every context: at the interpreter's exit, and in the watchdog thread right before it ends the process.
+every context: at the interpreter's exit, and in the watchdog thread right before it ends the process. Should
+the process be killed, the guard does it (`dsh.capabilities.guard`).
 """
 
 import atexit
@@ -12,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from dsh.capabilities import guard
+
 
 class SeenProcess(NamedTuple):
     """A process as /proc shows it."""
@@ -20,6 +23,8 @@ class SeenProcess(NamedTuple):
     state: str
     group: int
     session: int
+    start: int
+    """When it was started, in the system's ticks."""
 
 
 _live: set["ProcessGroup"] = set()
@@ -40,6 +45,8 @@ class ProcessGroup:
         self.gone = False
         """Seen without a living member: never signalled again."""
         _live.add(self)
+        if (seen := _seen(proc, str(leader))) is not None and seen.session == leader:
+            guard.watch(leader, [(seen.pid, seen.start)])
 
     def exists(self) -> bool:
         """Whether the group has a member, zombies included. Cheap."""
@@ -54,13 +61,24 @@ class ProcessGroup:
         """Whether the group has a member that is not a zombie. Looks through /proc while it has any."""
         if not self.exists():
             return False
-        members = _members(self._proc, self.pgid)
-        if not members or any(state not in "ZX" for state in members.values()):
+        members = self._members()
+        if not members or any(member.state not in "ZX" for member in members):
+            self._is_left_to(members or [])
             return True
-        if _members(self._proc, self.pgid) != members:
+        if self._members() != members:
             return True  # one that forks while we look may escape the eye, but not the zombie it leaves
         self._seen_gone()
         return False
+
+    def _members(self) -> list[SeenProcess] | None:
+        """The processes of the group; None where the system does not show them."""
+        seen = _look(self._proc)
+        return None if seen is None else [one for one in seen if one.group == self.pgid]
+
+    def _is_left_to(self, members: list[SeenProcess]) -> None:
+        """Without its leader it is known by those who live on."""
+        if self.leader_reaped:
+            guard.watch(self.pgid, [(one.pid, one.start) for one in members if one.session == self.pgid])
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to every member. A group that is gone, or is not ours to signal, is no error."""
@@ -73,6 +91,8 @@ class ProcessGroup:
     def _seen_gone(self) -> None:
         self.gone = True
         _live.discard(self)
+        if all(other.pgid != self.pgid for other in live()):  # the number may be a newer group's of ours
+            guard.forget(self.pgid)
 
 
 class ProcessSession(ProcessGroup):
@@ -93,6 +113,7 @@ class ProcessSession(ProcessGroup):
             return False
         seen = self.members()
         if seen is None or any(one.state not in "ZX" for one in seen) or self.members() != seen:
+            self._is_left_to(seen or [])
             return True
         self._seen_gone()
         return False
@@ -134,12 +155,6 @@ def _answers(send: Callable[[int, int], None], number: int) -> bool:
     return True
 
 
-def _members(proc: str, pgid: int) -> dict[str, str] | None:
-    """The members' state letters by process id; None where `proc` does not show even ourselves."""
-    found = _look(proc)
-    return None if found is None else {one.pid: one.state for one in found if one.group == pgid}
-
-
 def _look(proc: str) -> list[SeenProcess] | None:
     """All processes; None where `proc` does not show even ourselves."""
     try:
@@ -148,12 +163,13 @@ def _look(proc: str) -> list[SeenProcess] | None:
         return None
     if str(os.getpid()) not in entries:
         return None
-    seen = []
-    for entry in entries:
-        try:
-            stat = Path(proc, entry, "stat").read_bytes()
-        except OSError:
-            continue
-        fields = stat.rpartition(b")")[2].split()
-        seen.append(SeenProcess(entry, fields[0].decode(), int(fields[2]), int(fields[3])))
-    return seen
+    return [one for entry in entries if (one := _seen(proc, entry)) is not None]
+
+
+def _seen(proc: str, pid: str) -> SeenProcess | None:
+    try:
+        stat = Path(proc, pid, "stat").read_bytes()
+    except OSError:
+        return None
+    fields = stat.rpartition(b")")[2].split()
+    return SeenProcess(pid, fields[0].decode(), int(fields[2]), int(fields[3]), int(fields[19]))

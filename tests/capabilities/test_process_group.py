@@ -28,6 +28,7 @@ def start() -> Iterator[Start]:
     yield child
     process_group.kill_all()
     for process in started:
+        process.kill()  # a test may have its group taken for another's
         process.communicate()
     for group in process_group.live():
         group.leader_reaped = True

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from dsh.capabilities import guard
 from dsh.capabilities.bounds import MAX_TIMER_MS
 from dsh.capabilities.subprocess import SUBPROCESS, SpawnError, SpawnSpec, Terminal, TerminalSpec
 from dsh.kernel import CancelToken, Context, Service
@@ -109,6 +110,7 @@ class SubprocessService(Service):
         if not Path(spec.cwd).is_dir():
             raise SpawnError(f"cannot start {spec.argv[0]!r}: {spec.cwd!r} is not a directory")
         self._children = {child for child in self._children if not child.is_over}
+        guard.start()
 
     def _environment(self, explicit: Mapping[str, str | None]) -> dict[str, str]:
         env = scrubbed(
