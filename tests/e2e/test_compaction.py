@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -36,13 +36,24 @@ class Runs:
         self.space, self._answering = space, answering
         self.model: Model
 
-    def run(self, *replies: Reply, window: int = 20_000) -> Finished:
-        return finish(self.start(*replies, window=window))
+    def run(self, *replies: Reply, window: int = 20_000, flags: Sequence[str] = ()) -> Finished:
+        return finish(self.start(*replies, window=window, flags=flags))
 
-    def start(self, *replies: Reply | str, window: int = 20_000) -> "subprocess.Popen[bytes]":
+    def start(
+        self, *replies: Reply | str, window: int = 20_000, flags: Sequence[str] = ()
+    ) -> "subprocess.Popen[bytes]":
         self.space.write("small.yml", SMALL.replace("WINDOW", str(window)))
         self.answer(*replies)
-        return self.space.start("run", "--patch", "small.yml", "DO THE TASK")
+        return self.space.start("run", "--patch", "small.yml", *flags, "DO THE TASK")
+
+    def resume(self, *flags: str) -> Finished:
+        """Go on with the session in another process."""
+        [path] = self.space.logs()
+        session_id = log_rows(path)[0]["id"]
+        self.space.write("resumer.py", RESUMER)
+        small = (self.space.work / "small.yml").read_text()
+        self.space.write("again.yml", small + AGAIN.replace("ID", session_id))
+        return self.space.run("run", "--patch", "again.yml", *flags, "ignored")
 
     def answer(self, *replies: Reply | str) -> None:
         self.model = self._answering(*replies)
@@ -180,12 +191,8 @@ def test_a_run_that_was_killed_while_it_waited_for_a_summary_is_compacted_when_i
     finish(process)
     assert runs.kinds("compaction/") == ["compaction/start"]
 
-    [path] = space.logs()
-    session_id = log_rows(path)[0]["id"]
-    space.write("resumer.py", RESUMER)
-    space.write("again.yml", (space.work / "small.yml").read_text() + AGAIN.replace("ID", session_id))
     runs.answer(text("the gist"), text("all done"))
-    done = space.run("run", "--patch", "again.yml", "ignored")
+    done = runs.resume()
 
     assert done.code == 0, done.stderr
     assert runs.kinds("compaction/") == [
