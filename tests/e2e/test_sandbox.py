@@ -43,13 +43,20 @@ def landlock_only(space: Workspace, tmp_path: Path) -> Workspace:
     """A workspace whose runs do not find bubblewrap."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    for path in os.environ["PATH"].split(os.pathsep):
-        if Path(path).is_dir():
-            for program in Path(path).iterdir():
-                if program.name != "bwrap" and not (folder / program.name).exists():
-                    (folder / program.name).symlink_to(program)
+    for name in ("bash", "cat", "find", "ls", "seq", "sleep", "tail", "touch"):
+        (folder / name).symlink_to(shutil.which(name) or name)
     space.env["PATH"] = str(folder)
     return space
+
+
+@pytest.fixture(params=["bwrap", "landlock"])
+def walls(request: pytest.FixtureRequest) -> str:
+    """The backend that the runs of a test find."""
+    if request.param == "landlock":
+        request.getfixturevalue("landlock_only")
+    elif shutil.which("bwrap") is None:
+        pytest.skip("bwrap is not installed")
+    return str(request.param)
 
 
 def call(name: str, call_id: str = "call_1", **arguments: Any) -> Reply:
@@ -157,22 +164,40 @@ def test_a_granted_mode_counts_for_one_call(space: Workspace, answering: Answeri
     assert marks == [False, True, False, True]
 
 
-def test_temporary_files_of_a_session_are_the_same_for_all_tools_and_gone_at_the_end(
-    space: Workspace, answering: Answering
+def test_a_session_works_alike_within_every_kind_of_walls(
+    space: Workspace, answering: Answering, outside: Path, walls: str
 ) -> None:
+    """Commands, jobs, hooks and file tools: one temporary folder, one workspace, spilled output for all."""
+    hook = f"echo hook > $TMPDIR/hook; echo x > {outside}/hook; echo $TMPDIR > hook-where"
+    command = {"type": "command", "command": hook}
+    space.write("hooks.json", json.dumps({"hooks": {"UserPromptSubmit": [{"hooks": [command]}]}}))
+    space.write(
+        "p.yml",
+        "- insert: [{id: h, name: hooks-claude-code, config: {configPath: !expr here('hooks.json')}}]\n",
+    )
     model = answering(
-        bash("echo kept > $TMPDIR/note; echo $TMPDIR > where"),
-        bash("cat $TMPDIR/note; seq 60000"),
-        bash("tail -1 $(find $TMPDIR/../shared -type f)"),
+        bash("cat $TMPDIR/hook; echo kept > $TMPDIR/note; echo $TMPDIR > where"),
+        bash("seq 60000"),
+        call("bash", command="tail -1 $(find $TMPDIR/../shared -type f); cat $TMPDIR/note"),
+        call("bash", command=f"cat $TMPDIR/note; echo x > {outside}/job", run_in_background=True),
+        call("job_output", job_id="bash-1", wait=True),
+        call("write", file_path=f"{outside}/write", content="x"),
+        call("write", file_path="written", content="x"),
         text("done"),
     )
 
-    assert space.run("run", "do it").code == 0
+    done = space.run("run", "--patch", "p.yml", "do it")
 
-    _, second, third = results(model)
-    assert second.startswith("kept\n") or "[output truncated" in second
-    assert third == "60000\n"
-    assert not Path((space.work / "where").read_text().strip()).parent.exists()
+    assert done.code == 0, done.stderr
+    by_hook, _, spilled, _, job, denied, written = results(model)
+    assert by_hook == "hook\n"
+    assert spilled == "60000\nkept\n"
+    assert "kept" in job and DENIED.format("workspace-write") in job
+    assert DENIED.format("workspace-write") in denied and "[sandbox" not in written
+    where = (space.work / "where").read_text()
+    assert (space.work / "hook-where").read_text() == where
+    assert not Path(where.strip()).parent.exists()
+    assert not list(outside.iterdir())
 
 
 def test_a_hidden_path_is_hidden_from_every_tool(
@@ -196,14 +221,7 @@ def test_a_hidden_path_is_hidden_from_every_tool(
     assert not any("keys/id" in result for result in results(model)[3:])
 
 
-@pytest.mark.parametrize("how", ["bwrap", "landlock"])
-def test_a_killed_run_takes_its_commands_with_it(
-    space: Workspace, answering: Answering, how: str, request: pytest.FixtureRequest
-) -> None:
-    if how == "landlock":
-        request.getfixturevalue("landlock_only")
-    elif shutil.which("bwrap") is None:
-        pytest.skip("bwrap is not installed")
+def test_a_killed_run_takes_its_commands_with_it(space: Workspace, answering: Answering, walls: str) -> None:
     mark = f"dsh-{os.urandom(4).hex()}"
     answering(bash(f"touch begun; exec -a {mark} sleep 300"), text("done"))
 
