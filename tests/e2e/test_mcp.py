@@ -117,28 +117,15 @@ def test_tools_of_servers_are_there_before_and_after_each_summary_and_in_the_nex
         ],
         "usage": full,
     }
-    one_life = [
-        *(work(n) for n in range(6)),
-        batch,
-        text("the first gist"),
-        calling("mcp__b__t3")[0],
-        text("ok"),
-    ]
+    some = [*(work(n) for n in range(6)), batch]
+    patched = ("--patch", "mcp.yml")
     space.write("mcp.yml", json.dumps([{"insert": rows}]))
-    first = runs.run(
-        *some, text("the first gist"), calling("mcp__b__t3")[0], text("ok"), flags=["--patch", "mcp.yml"]
-    )
+    first = runs.run(*some, text("the first gist"), calling("mcp__b__t3")[0], text("ok"), flags=patched)
     assert (first.code, first.stdout) == (0, "ok\n"), first.stderr
     bodies = runs.model.bodies()
 
-    runs.answer(
-        *(work(n) for n in range(10, 16)),
-        batch,
-        text("the second gist"),
-        calling("mcp__a__t0")[0],
-        text("ok"),
-    )
-    second = runs.resume("--patch", "mcp.yml")
+    runs.answer(*some, text("the second gist"), calling("mcp__a__t0")[0], text("ok"))
+    second = runs.resume(*patched)
     assert second.code == 0, second.stderr
     bodies += runs.model.bodies()
 
@@ -169,9 +156,8 @@ def test_a_replay_with_recorded_tools_starts_no_server(tmp_path: Path) -> None:
 
 def test_no_secret_of_dsh_reaches_a_server_or_what_a_run_stores(space: Workspace) -> None:
     """Case SE-01, through a server; what is configured for it reaches it, and is told nowhere else."""
-    hidden = {
-        name: f"hidden-{at}" for at, name in enumerate(("GH_TOKEN", "DB_PASSWORD", "MY_SECRET", "OTHER"))
-    }
+    names = ("GH_TOKEN", "DB_PASSWORD", "MY_SECRET", "GIVEN")
+    hidden = {name: f"hidden-{at}" for at, name in enumerate(names)}
     env = {**hidden, "DSH_SESSION_ID": "stale-one", "LANG": "C.UTF-8", "MARK": "harmless"}
     rows = row("good", tools=[tool("env")], say="GIVEN\n", more={"env": {"NOTES_TOKEN": "GIVEN"}})
     text_of_rows = json.dumps([{"insert": [rows]}]).replace('"GIVEN"', "!expr env.GIVEN")
