@@ -1,8 +1,12 @@
-"""What tools that touch files share: where a path starts, its key for the scheduler, and who is told."""
+"""What tools that touch files share.
+
+Where a path starts, its key for the scheduler, the policy of a read, and who is told.
+"""
 
 import os
 
 from dsh.capabilities.fs import FS_OBSERVED, FileSystem, FsError, FsObservation, FsObserved, FsTarget
+from dsh.capabilities.sandbox import SANDBOX_POLICY, SandboxPolicy
 from dsh.kernel import Context, ScopeTarget
 from dsh.tools.execution import ToolExecution
 
@@ -20,6 +24,12 @@ def resource_key(fs: FileSystem, path: str, cwd: str | None) -> str | None:
         return f"fs:{fs.target_of(path, base_directory(path, cwd)).target_key}"
     except FsError:
         return None
+
+
+def reading_policy(ctx: Context, fs: FileSystem, execution: ToolExecution) -> SandboxPolicy | None:
+    """The policy of the session, for what it hides; None where nothing confines."""
+    service = ctx.get(SANDBOX_POLICY) if fs.sandbox_mode is not None else None
+    return service.resolve(execution.session) if service is not None else None
 
 
 def observe(ctx: Context, execution: ToolExecution, target: FsTarget, seen: FsObservation) -> None:

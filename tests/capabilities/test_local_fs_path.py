@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from dsh.capabilities.fs import FsError, FsTarget
+from dsh.capabilities.local_fs import listing
 from dsh.capabilities.local_fs.error import from_os
 from dsh.capabilities.local_fs.path import locate
 from dsh.capabilities.local_fs.provider import FsConfig, LocalFileSystem
+from dsh.capabilities.local_fs.thread import Halt
+from dsh.kernel import CancelToken
 from tests.aio import aio
 
 
@@ -176,6 +179,25 @@ async def test_a_directory_lists_its_children_by_name(tmp_path: Path) -> None:
     ]
     assert children[3].target.target_key == children[1].target.target_key
     assert children[2].version is None
+
+
+def test_a_listing_that_nobody_waits_for_stops_between_two_children(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / name).touch()
+    signal, looked = CancelToken(), []
+
+    def canonical(path: str) -> str:
+        looked.append(path)
+        signal.cancel("enough")
+        return path
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(listing, "canonical", canonical)
+        with pytest.raises(FsError) as caught:
+            listing.list_children(FsTarget(str(tmp_path), "/shown"), Halt(signal, "list", "/shown"))
+
+    assert caught.value.code == "FS_ABORTED"
+    assert looked == [str(tmp_path / "a")]
 
 
 @aio

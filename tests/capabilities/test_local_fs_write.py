@@ -264,10 +264,52 @@ def test_the_staging_directory_is_private(tmp_path: Path) -> None:
         staging = next(p for p in tmp_path.iterdir() if p.name.endswith(".tmpdir"))
         modes.append((stat.S_IMODE(staging.stat().st_mode), staging.name.startswith(".f.")))
 
-    with umask(0):
-        publishing.publish(str(path), b"new", old=None, halt=Halt(None, "write", "f"), confirm=look)
+    for mask in (0, 0o277):
+        with umask(mask):
+            publishing.publish(str(path), b"new", old=None, halt=Halt(None, "write", "f"), confirm=look)
+        path.unlink()
 
-    assert modes == [(0o700, True)]
+    assert modes == [(0o700, True)] * 2
+
+
+def test_content_is_synced_before_it_is_published_and_its_directory_afterwards(tmp_path: Path) -> None:
+    """What is there after a power cut is the old file or all of the new one."""
+    path, steps = tmp_path / "f", []
+    path.write_text("old")
+    sync, replace = os.fsync, publishing.Staged.replace
+
+    def synced(fd: int) -> None:
+        steps.append("directory" if stat.S_ISDIR(os.fstat(fd).st_mode) else os.pread(fd, 9, 0).decode())
+        sync(fd)
+
+    def published(staged: publishing.Staged) -> None:
+        replace(staged)
+        steps.append("published")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", synced)
+        patch.setattr(publishing.Staged, "replace", published)
+        publishing.publish(
+            str(path), b"new", old=path.stat(), halt=Halt(None, "write", "f"), confirm=lambda: None
+        )
+
+    assert steps == ["new", "published", "directory"]
+
+
+def test_a_folder_that_somebody_else_makes_first_is_used(tmp_path: Path) -> None:
+    make = os.mkdir
+
+    def slower(name: str, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
+        if name == "sub":
+            make(name, mode, dir_fd=dir_fd)
+        make(name, mode, dir_fd=dir_fd)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "mkdir", slower)
+        path = tmp_path / "sub" / "f"
+        publishing.publish(str(path), b"new", old=None, halt=Halt(None, "write", "f"), confirm=lambda: None)
+
+    assert path.read_text() == "new"
 
 
 @aio
@@ -352,10 +394,15 @@ async def test_a_task_that_is_cancelled_waits_for_its_file_work(tmp_path: Path) 
     fs = files(tmp_path)
     target = await fs.resolve("f")
     entered, release = threading.Event(), threading.Event()
+    told = []
 
-    def slow(*args: object, **kwargs: object) -> str:
+    def slow(*args: object, halt: Halt, **kwargs: object) -> str:
         entered.set()
         release.wait(5)
+        try:
+            halt.check()
+        except FsError as error:
+            told.append(error.code)
         return "v"
 
     with pytest.MonkeyPatch.context() as patch:
@@ -371,6 +418,7 @@ async def test_a_task_that_is_cancelled_waits_for_its_file_work(tmp_path: Path) 
             await task
 
     assert len(fs._locks) == 0
+    assert told == ["FS_ABORTED"]
 
 
 def test_the_options_are_checked() -> None:

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from dsh.capabilities.fs import FileSystem, FsError, FsTarget
-from dsh.capabilities.sandbox import SANDBOX_POLICY, SandboxPolicy
-from dsh.kernel import Context
+from dsh.capabilities.sandbox import SandboxPolicy
 from dsh.tools.definition import Args, Resources
 from dsh.tools.error import ToolError
 from dsh.tools.escalation import Escalation
@@ -74,12 +73,6 @@ def writes(fs: FileSystem) -> Callable[[Args, ToolCall], Resources | None]:
         return Resources(writes=frozenset({key})) if key else Resources()
 
     return resources
-
-
-def reading_policy(ctx: Context, fs: FileSystem, execution: ToolExecution) -> SandboxPolicy | None:
-    """The policy of the session, for what it hides; None where nothing confines."""
-    service = ctx.get(SANDBOX_POLICY) if fs.sandbox_mode is not None else None
-    return service.resolve(execution.session) if service is not None else None
 
 
 def escalation(fs: FileSystem) -> Escalation:

@@ -12,7 +12,6 @@ from dsh.plugins.tool_fs.access import (
     NO_ESCALATION,
     explained,
     file_path,
-    reading_policy,
     resolve,
 )
 from dsh.plugins.tool_fs.config import Config
@@ -22,7 +21,7 @@ from dsh.plugins.tool_fs.window import Limits, Window, WindowBuilder
 from dsh.tools.definition import Args, Resources, ToolDefinition, ToolOutput
 from dsh.tools.error import ToolError
 from dsh.tools.execution import ToolCall, ToolExecution
-from dsh.tools.files import observe, resource_key
+from dsh.tools.files import observe, reading_policy, resource_key
 from dsh.tools.typed import typed_tool
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from dsh.capabilities.fs import (
     ReplaceIfVersion,
 )
 from dsh.capabilities.local_fs.splice import insert_lines, splice
-from dsh.capabilities.sandbox import SANDBOX_POLICY, SandboxPolicy
+from dsh.capabilities.sandbox import SandboxPolicy
 from dsh.kernel import Context, ScopeTarget
 from dsh.plugins.tool_str_replace_editor.config import Config
 from dsh.plugins.tool_str_replace_editor.view import NumberedLines, checked_range, directory_view, file_view
@@ -34,7 +34,7 @@ from dsh.tools.definition import TEXT_OUTPUT, Args, Resources, ToolDefinition
 from dsh.tools.error import ToolError
 from dsh.tools.escalation import Escalation
 from dsh.tools.execution import ToolCall, ToolExecution
-from dsh.tools.files import base_directory, observe, resource_key
+from dsh.tools.files import base_directory, observe, reading_policy, resource_key
 from dsh.tools.typed import typed_tool
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def editor_tool(ctx: Context, config: Config) -> ToolDefinition:
     async def execute(args: Args, execution: ToolExecution) -> str:
         path = _absolute(args["path"])
         target = await fs.resolve(path, base_directory(path, execution.cwd), signal=execution.signal)
-        policy = _policy(ctx, fs, execution)
+        policy = reading_policy(ctx, fs, execution)
         with _denials(policy):
             return await _COMMANDS[args["command"]](_Call(ctx, fs, config, args, execution, target, policy))
 
@@ -252,11 +252,6 @@ def _range(asked: Any) -> tuple[int, int] | None:
         raise ToolError(f"view_range must be two integers, first and last line, got {len(asked)}")
     first, last = asked
     return first, last
-
-
-def _policy(ctx: Context, fs: FileSystem, execution: ToolExecution) -> SandboxPolicy | None:
-    service = ctx.get(SANDBOX_POLICY) if fs.sandbox_mode is not None else None
-    return service.resolve(execution.session) if service is not None else None
 
 
 @contextlib.contextmanager
