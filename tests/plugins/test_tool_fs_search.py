@@ -272,7 +272,7 @@ async def test_a_cancelled_search_is_aborted(tmp_path: Path) -> None:
         started = time.monotonic()
 
         with pytest.raises(SearchError) as caught:
-            await search.run([], ".", str(tmp_path), signal)
+            await search.run([], ".", str(tmp_path), signal, search.cut_at())
 
     assert caught.value.code == "SEARCH_ABORTED"
     assert time.monotonic() - started < 30

@@ -6,6 +6,7 @@ be stopped from outside.
 """
 
 import base64
+import errno
 import itertools
 import json
 import os
@@ -75,26 +76,25 @@ class Walk:
         if os.path.isfile(root):
             yield root
             return
-        rules = [] if self._ignored else list(self._rules_above(root))
-        yield from self._below(root, rules)
-
-    def _below(self, folder: str, above: list[tuple[str, GitIgnoreSpec]]) -> Iterator[str]:
-        try:
-            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-        except OSError as error:
-            self.report(folder, error)
-            return
-        rules = above if self._ignored else [*above, *self._rules_of(folder)]
-        for entry in entries:
-            path = os.path.join(folder, entry.name)
-            name = os.path.normpath(path)
-            if entry.is_dir(follow_symlinks=False):
-                if self._admits(self._globs.of_folder(name), entry.name, path + "/", rules):
-                    yield from self._below(path, rules)
-            elif not entry.is_file(follow_symlinks=False):
+        pending = [(root, [] if self._ignored else list(self._rules_above(root)))]
+        while pending:
+            folder, above = pending.pop()
+            try:
+                entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+            except OSError as error:
+                self.report(folder, error)
                 continue
-            elif self._admits(self._globs.of_file(name), entry.name, path, rules):
-                yield path
+            rules = above if self._ignored else [*above, *self._rules_of(folder)]
+            for entry in entries:
+                path = os.path.join(folder, entry.name)
+                name = os.path.normpath(path)
+                if entry.is_dir(follow_symlinks=False):
+                    if self._admits(self._globs.of_folder(name), entry.name, path + "/", rules):
+                        pending.append((path, rules))
+                elif not entry.is_file(follow_symlinks=False):
+                    continue
+                elif self._admits(self._globs.of_file(name), entry.name, path, rules):
+                    yield path
 
     def _admits(
         self, decided: bool | None, name: str, path: str, rules: list[tuple[str, GitIgnoreSpec]]
@@ -219,10 +219,8 @@ def main(argv: list[str]) -> int:
     options, root = argv[: argv.index("--")], argv[-1]
     globs = Globs([text.removeprefix("--glob=") for text in options if text.startswith("--glob=")])
     walk = Walk(globs, hidden="--hidden" in options, ignored="--no-ignore" in options)
-    count = 0
     if "--files" in options:
         for path in walk.files(root):
-            count += 1
             sys.stdout.buffer.write(os.fsencode(path) + b"\0")
     else:
         expression = _value_of(options, "--regexp=") or ""
@@ -234,11 +232,13 @@ def main(argv: list[str]) -> int:
         for path in walk.files(root):
             try:
                 for kind, data in search(path, pattern, reach):
-                    count += 1
                     sys.stdout.buffer.write(json.dumps({"type": kind, "data": data}).encode() + b"\n")
             except OSError as error:
                 walk.report(path, error)
-    return 2 if walk.problems else int(count == 0)
+            except MemoryError:
+                walk.report(path, OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)))
+            sys.stdout.buffer.flush()  # it may be stopped at any time
+    return 2 if walk.problems else 0
 
 
 if __name__ == "__main__":

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dsh.kernel import Context
+from dsh.plugins.tool_fs_search.allowed import allowed
 from dsh.plugins.tool_fs_search.config import Config
 from dsh.plugins.tool_fs_search.hidden import hidden_below, policy_of
-from dsh.plugins.tool_fs_search.options import coverage, named_beyond, page_of, parameters
+from dsh.plugins.tool_fs_search.options import coverage, page_of, parameters
 from dsh.plugins.tool_fs_search.page import LOST, cut_note, longest_fitting, paging, sampled, with_notes
 from dsh.plugins.tool_fs_search.place import require_text, search_root, shown_path, working_directory
 from dsh.plugins.tool_fs_search.program import SearchProgram
@@ -46,16 +47,14 @@ def glob_tool(ctx: Context, program: SearchProgram, config: Config) -> ToolDefin
             raise ToolError("pattern must not be blank")
         require_text("pattern", pattern)
         page_of(args, config.glob_max_results)
-        policy = policy_of(ctx, execution)
-        hidden = await asyncio.to_thread(hidden_below, policy, root, cwd)
-        found = await program.paths(glob_arguments(pattern, args), root, cwd, execution.signal)
-        admitted = [path for path in found.paths if hidden.admits(path)]
-        if (rules := named_beyond(args)) is not None:
-            within = frozenset((await program.paths(rules, root, cwd, execution.signal)).paths)
-            admitted = [path for path in admitted if path in within]
+        cut_at, signal = program.cut_at(), execution.signal
+        hidden = await asyncio.to_thread(hidden_below, policy_of(ctx, execution), root, cwd)
+        within = await allowed(program, args, root, cwd, signal)
+        found = await program.paths(glob_arguments(pattern, args), root, cwd, signal, cut_at)
+        admitted = [path for path in found.paths if hidden.admits(path) and within.admits(path)]
         paths = await asyncio.to_thread(newest_first, admitted, cwd)
         value = {"root": shown_path(root, cwd), "paths": [shown_path(path, cwd) for path in paths]}
-        notes = [*found.notes, *hidden.notes]
+        notes = list(dict.fromkeys([*found.notes, *within.notes, *hidden.notes]))
         return value | ({"notes": notes} if notes else {})
 
     return typed_tool(

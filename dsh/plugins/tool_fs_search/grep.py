@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dsh.kernel import Context
+from dsh.plugins.tool_fs_search.allowed import Allowed, allowed
 from dsh.plugins.tool_fs_search.config import Config
 from dsh.plugins.tool_fs_search.hidden import hidden_below, policy_of
 from dsh.plugins.tool_fs_search.matches import by_file, parse_matches, shown_files
-from dsh.plugins.tool_fs_search.options import coverage, named_beyond, page_of, parameters, whole_number
+from dsh.plugins.tool_fs_search.options import coverage, page_of, parameters, whole_number
 from dsh.plugins.tool_fs_search.page import LOST, cut_note, longest_fitting, paging, with_notes
 from dsh.plugins.tool_fs_search.place import require_text, search_root, working_directory
 from dsh.plugins.tool_fs_search.program import SearchProgram
@@ -112,21 +113,20 @@ def grep_tool(ctx: Context, program: SearchProgram, config: Config) -> ToolDefin
             check_include(include)
         page_of(args, config.grep_max_matches)
         arguments = grep_arguments(pattern, args)
+        cut_at, signal = program.cut_at(), execution.signal
         hidden = await asyncio.to_thread(hidden_below, policy_of(ctx, execution), root, cwd)
-        output = await program.run(arguments, root, cwd, execution.signal)
-        admits = hidden.admits
-        if include is not None and (rules := named_beyond(args)) is not None:
-            within = frozenset((await program.paths(rules, root, cwd, execution.signal)).paths)
+        within = Allowed() if include is None else await allowed(program, args, root, cwd, signal)
+        output = await program.run(arguments, root, cwd, signal, cut_at)
 
-            def admits(path: str) -> bool:
-                return path in within and hidden.admits(path)
+        def admits(path: str) -> bool:
+            return hidden.admits(path) and within.admits(path)
 
         matches, around = await asyncio.to_thread(parse_matches, output.stdout, cwd, admits)
         value: dict[str, Any] = {"matches": matches}
         if around:
             value["around"] = around
-        if notes := [*output.notes, *hidden.notes]:
-            value["notes"] = notes
+        if notes := dict.fromkeys([*output.notes, *within.notes, *hidden.notes]):
+            value["notes"] = list(notes)
         return value
 
     return typed_tool(

@@ -52,19 +52,6 @@ def coverage(args: Args, *, by_default: bool) -> list[str]:
     ]
 
 
-def named_beyond(args: Args) -> list[str] | None:
-    """Arguments of a search for the files that may be found at all; None where the pattern alone decides.
-
-    To the search program a glob that names a file outweighs every rule that leaves it out. That is what a
-    call wants which says nothing of hidden and ignored files, but not one that says no.
-    """
-    if args.get("include_hidden") is not False and args.get("include_ignored") is not False:
-        return None
-    hidden = args.get("include_hidden") is not False
-    ignored = args.get("include_ignored") is not False
-    return [*(["--no-ignore"] if ignored else []), *(["--hidden"] if hidden else [])]
-
-
 def parameters(what: str, cap: int, *, by_default: bool) -> dict[str, Mapping[str, Any]]:
     """The shared parameters; `what` names the results."""
     default = "true" if by_default else "false"

@@ -28,6 +28,9 @@ from dsh.plugins.tool_fs_search.error import SearchError
 FALLBACK_NOTE = (
     "ripgrep was not found, so the slower built-in search was used; its regular expressions are Python's."
 )
+CUT_NOTE = "The search was stopped before it had seen all files; narrow the pattern or the path."
+CUT_SHARE = 0.9
+"""How much of its time a search has that found something; the rest is for showing it."""
 _COMMON = ("--no-config", "--no-ignore-messages")
 """A host's configuration could run programs, and a broken ignore file is nobody's error here."""
 
@@ -80,8 +83,26 @@ class SearchProgram:
     def __init__(self, subprocess: Subprocess, config: Config, program: Program | None = None) -> None:
         self._subprocess, self._config, self._program = subprocess, config, program
 
-    async def run(self, arguments: Sequence[str], path: str, cwd: str, signal: CancelToken) -> Output:
+    def cut_at(self, share: float = CUT_SHARE) -> float:
+        """When a search that begins now has had this share of its time, by the clock of the loop."""
+        return asyncio.get_running_loop().time() + self._config.timeout_ms * share / 1000
+
+    async def run(
+        self,
+        arguments: Sequence[str],
+        path: str,
+        cwd: str,
+        signal: CancelToken,
+        cut_at: float,
+        *,
+        record_end: bytes = b"\n",
+    ) -> Output:
         """Search below `path`, which is relative to `cwd`. Nothing in either can become a flag.
+
+        Args:
+            cut_at: from then on what was found is the result, and a note says so; one that has found nothing
+                goes on until its deadline, see `cut_at`.
+            record_end: what each record ends with.
 
         Raises:
             SearchError: see its codes.
@@ -106,47 +127,79 @@ class SearchProgram:
         except SpawnError as error:
             raise SearchError("SEARCH_FAILED", f"the search could not be started: {error}") from error
         _bound_memory(process.pid)
-        stdout, status = await self._output_of(process)
+        printed = await self._printed(process, cut_at)
+        status = printed.status
         if signal.cancelled:
             raise SearchError("SEARCH_ABORTED", "the search was cancelled")
-        if stdout is None or status.signal == "SIGABRT":  # so it ends when memory runs out
+        if printed.is_too_much or status.signal == "SIGABRT":  # so it ends when memory runs out
+            what = (
+                f"printed more than {self._config.raw_output_max_bytes} bytes"
+                if printed.is_too_much
+                else f"needed more than {MAX_MEMORY_BYTES} bytes of memory"
+            )
             raise SearchError(
                 "SEARCH_RAW_OUTPUT_OVERFLOW",
-                f"the search printed more than {self._config.raw_output_max_bytes} bytes; "
-                "narrow the pattern, the path or the kinds of files",
+                f"the search {what}; narrow the pattern, the path or the kinds of files",
             )
-        if status.exit_code is None:
+        if status.exit_code is not None:
+            stdout = printed.stdout
+            notes = judged(status.exit_code, process.stderr.read().text, is_fallback=program.is_fallback)
+        elif printed.is_cut:
+            stdout = printed.stdout[: printed.stdout.rfind(record_end) + 1]
+            notes = (CUT_NOTE,)
+        else:
             raise SearchError("SEARCH_FAILED", f"the search program was ended by {status.signal}")
-        notes = judged(status.exit_code, process.stderr.read().text)
         return Output(stdout, (*notes, FALLBACK_NOTE) if program.is_fallback else notes)
 
-    async def paths(self, arguments: Sequence[str], path: str, cwd: str, signal: CancelToken) -> Paths:
+    async def paths(
+        self, arguments: Sequence[str], path: str, cwd: str, signal: CancelToken, cut_at: float
+    ) -> Paths:
         """Run a search for paths.
 
         Raises:
             SearchError: see its codes.
         """
-        output = await self.run(["--files", "--null", *arguments], path, cwd, signal)
+        listing = ["--files", "--null", *arguments]
+        output = await self.run(listing, path, cwd, signal, cut_at, record_end=b"\0")
         return Paths([os.fsdecode(name) for name in output.stdout.split(b"\0") if name], output.notes)
 
-    async def _output_of(self, process: ProcessHandle) -> tuple[bytes | None, ExitStatus]:
-        """All it printed, None if that is too much: then it is ended at once."""
-        pieces: list[bytes] | None = []
-        size = 0
+    async def _printed(self, process: ProcessHandle, cut_at: float) -> "_Printed":
+        """What it prints until it ends; it is ended where that is too much or takes too long."""
+        loop = asyncio.get_running_loop()
+        pieces: list[bytes] = []
+        size, is_cut = 0, False
+
+        def cut() -> None:
+            nonlocal is_cut
+            if pieces:
+                is_cut = True
+                process.terminate()
+
+        timer = loop.call_at(cut_at, cut)
         try:
-            while piece := await process.reader.read():
+            while size <= self._config.raw_output_max_bytes and (piece := await process.reader.read()):
                 size += len(piece)
-                if size > self._config.raw_output_max_bytes:
-                    pieces = None
-                    process.terminate()
-                    break
-                if pieces is not None:
-                    pieces.append(piece)
+                pieces.append(piece)
+                if loop.time() >= cut_at:
+                    cut()
+            if is_too_much := size > self._config.raw_output_max_bytes:
+                process.terminate()
             status = await process.finish()
         except BaseException:
             process.terminate()
             raise
-        return b"".join(pieces) if pieces is not None else None, status
+        finally:
+            timer.cancel()
+        return _Printed(b"".join(pieces), status, is_cut, is_too_much)
+
+
+class _Printed(msgspec.Struct, frozen=True):
+    """What the search program printed, and how it ended."""
+
+    stdout: bytes
+    status: ExitStatus
+    is_cut: bool
+    is_too_much: bool
 
 
 def _bound_memory(pid: int) -> None:
@@ -156,18 +209,21 @@ def _bound_memory(pid: int) -> None:
             resource.prlimit(pid, resource.RLIMIT_DATA, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
 
 
-def judged(exit_code: int, stderr: str) -> tuple[str, ...]:
+def judged(exit_code: int, stderr: str, *, is_fallback: bool = False) -> tuple[str, ...]:
     """What an exit code and the error output say about a result: notes on what was left out.
 
     The program ends with 2 whenever anything went wrong on the way. If all that went wrong is that single
-    places could not be read, the rest of the result stands.
+    places could not be read, the rest of the result stands. With 1 it ends when it found nothing; the
+    stand-in never does, so that an interpreter that crashes is not taken for that.
 
     Raises:
         SearchError: the pattern is invalid, or the search as a whole failed.
     """
-    if exit_code in (0, 1):
+    if exit_code == 0 or (exit_code == 1 and not is_fallback):
         return ()
     problems = [line.strip().removeprefix("rg: ") for line in stderr.splitlines() if line.strip()]
+    if exit_code == 1:
+        problems = problems[-1:]  # of a traceback
     if problems and all(_ONE_PLACE.search(problem) for problem in problems):
         shown = "; ".join(problems[:_SHOWN_PROBLEMS])
         rest = len(problems) - _SHOWN_PROBLEMS
