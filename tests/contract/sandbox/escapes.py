@@ -125,6 +125,18 @@ ESCAPES = (
         prepare=_protected,
         came_through=_plants(".git/hooks/pre-commit"),
     ),
+    Escape(
+        "a hook of git where there is no folder for hooks yet",
+        "mkdir -p .git/hooks && echo x > .git/hooks/pre-commit",
+        open_in=(BWRAP, LANDLOCK),
+        came_through=_plants(".git/hooks/pre-commit"),
+    ),
+    Escape(
+        "settings of dsh where the project has none yet",
+        "mkdir .dsh && echo x > .dsh/x",
+        open_in=(BWRAP, LANDLOCK),
+        came_through=_plants(".dsh/x"),
+    ),
     # what may not be read
     Escape(
         "a hidden file",
@@ -175,7 +187,7 @@ ESCAPES = (
     Escape("a device file", "mknod d b 254 0 && echo ESCAPED"),
     Escape(
         "the capabilities of root",
-        "while read -r k v; do [ $k = CapBnd: ] && b=$v; [ $k = CapEff: ] && e=$v; done < /proc/self/status; "
+        "while read -r k v; do [ $k = CapEff: ] && e=$v; done < /proc/self/status; "
         "[ $((0x$e & ~0xb)) = 0 ] || echo ESCAPED",
     ),
     # sockets, keys, shared memory
