@@ -13,6 +13,9 @@ from dsh.capabilities.fs import FsEditRequest, FsError
 from dsh.capabilities.local_fs.provider import FsConfig, LocalFileSystem
 from tests.nobody import NOBODY, reachable
 
+GROUP = 54321
+"""A group that the unprivileged user is in as well, where the tests run with privileges."""
+
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
@@ -33,6 +36,7 @@ def code_of(folder: Path, act: Callable[[LocalFileSystem], Awaitable[object]]) -
         status = 1
         try:
             if os.geteuid() == 0:
+                os.setgroups([GROUP])
                 os.setegid(NOBODY)
                 os.seteuid(NOBODY)
             os.write(writing, _run(folder, act).encode())
@@ -115,10 +119,12 @@ def test_a_file_of_somebody_else_keeps_group_and_mode_but_no_privileges(folder: 
     else:
         folder.chmod(0o777)
         (folder / "f").write_text("old")
-        (folder / "f").chmod(0o4755)
+        os.chown(folder / "f", 0, GROUP)
+        (folder / "f").chmod(0o6755)
 
     assert code_of(folder, lambda fs: write(fs, "f")) == "done"
 
     assert (folder / "f").read_text() == "new"
-    mode = (folder / "f").stat().st_mode & 0o7777
-    assert mode == (0o755 if os.geteuid() == 0 else 0o750)
+    info = (folder / "f").stat()
+    assert info.st_mode & 0o7777 == (0o755 if os.geteuid() == 0 else 0o750)
+    assert os.geteuid() != 0 or info.st_gid == GROUP

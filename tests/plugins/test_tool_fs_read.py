@@ -285,6 +285,7 @@ async def test_calls_name_the_file_they_touch_by_its_real_path(tmp_path: Path) -
         edit = resources_of(kit, "edit", file_path=str(tmp_path / "l"), old_string="a", new_string="b")
         assert edit == Resources(writes=key)
         assert resources_of(kit, "read", file_path="") == Resources()
+        assert resources_of(kit, "write", file_path="", content="") == Resources()
 
 
 @pytest.mark.parametrize("key", ["readLimit", "readMaxLineLength", "readMaxBytes", "readStreamMinSize"])

@@ -11,7 +11,6 @@ from dsh.plugins.tool_fs.access import (
     FILE_PATH,
     NO_ESCALATION,
     explained,
-    file_path,
     resolve,
 )
 from dsh.plugins.tool_fs.config import Config
@@ -67,7 +66,6 @@ def read_tool(ctx: Context, config: Config) -> ToolDefinition:
     fs = ctx.use(FS)
 
     async def execute(args: Args, execution: ToolExecution) -> dict[str, Any]:
-        file_path(args)
         offset, limit = _position(args, "offset", 1), _position(args, "limit", config.read_limit)
         if limit > config.read_limit:
             raise ToolError(f"limit must not be above {config.read_limit}, got {limit}")
