@@ -95,7 +95,10 @@ def _made(path: Path) -> Path:
 
 def _sweep() -> None:
     """Remove the folders of this user that no process holds."""
-    for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+    found: list[str] = []
+    with contextlib.suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
+        found += [entry.path for entry in entries if entry.name.startswith(PREFIX)]
+    for path in found:
         with contextlib.suppress(OSError):
             lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dsh.capabilities import scratch
+from tests.nobody import as_nobody, reachable
 from tests.process import wait_until
 
 HOLD = """
@@ -146,3 +147,15 @@ def test_many_processes_at_once_keep_their_folders() -> None:
     for process, _ in started:
         end(process)
     wait_until(lambda: all(process.poll() is not None for process, _ in started))
+
+
+@as_nobody
+def test_where_temporary_files_lie_need_not_be_listable() -> None:
+    with tempfile.TemporaryDirectory(dir=reachable()) as place, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", place)
+        Path(place).chmod(0o300)
+        try:
+            assert scratch.session_folder("s").is_relative_to(place)
+            scratch.remove()
+        finally:
+            Path(place).chmod(0o700)
