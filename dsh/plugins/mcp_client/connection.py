@@ -17,7 +17,7 @@ from mcp.client._transport import TransportStreams
 from mcp.client.session import ClientSession
 from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp.shared.exceptions import MCPError
-from mcp_types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
+from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from pydantic import TypeAdapter, ValidationError
 
 from dsh import __version__
@@ -90,7 +90,7 @@ class Connection:
 
     async def is_well(self, bound_s: float) -> bool:
         """Whether it answers a ping in this time. One of the newer protocol, which has no sessions, is."""
-        if self._wire.version in MODERN_PROTOCOL_VERSIONS:
+        if self._wire.is_newer:
             return True
         try:
             async with asyncio.timeout(bound_s):
@@ -160,8 +160,7 @@ async def connected(
             on_change()
 
     async def logged(params: types.LoggingMessageNotificationParams) -> None:
-        data = params.data
-        log(params.level, shown(data if isinstance(data, str) else json.dumps(data, default=str), LOG_CHARS))
+        log(params.level, _one_line(params.data))
 
     wire = Wire(streams, skip)
     client = types.Implementation(name="dsh", version=__version__)
@@ -171,7 +170,7 @@ async def connected(
         )
         await _greet(session)
         wire.version = session.protocol_version or LATEST_HANDSHAKE_VERSION
-        if wire.version in MODERN_PROTOCOL_VERSIONS:
+        if wire.is_newer:
             await _follow(session, stack)
         yield Connection(wire, session)
 
@@ -222,7 +221,12 @@ def _is_closed(error: MCPError) -> bool:
 
 
 def _answered(error: MCPError) -> str:
-    return f"{shown(error.message, LOG_CHARS)} (code {error.code})"
+    data = "" if error.data in (None, "") else f": {_one_line(error.data)}"
+    return f"{shown(error.message, LOG_CHARS)} (code {error.code}){data}"
+
+
+def _one_line(data: Any) -> str:
+    return shown(data if isinstance(data, str) else json.dumps(data, default=str), LOG_CHARS)
 
 
 def _be_quiet() -> None:

@@ -120,7 +120,6 @@ class Server:
                     async with connected(
                         streams, on_change=self._changed.set, skip=self._skipped, log=self._logged
                     ) as connection:
-                        self._changed.clear()
                         tools = await connection.list_tools()
                         bound.reschedule(None)
                         ready_at = loop.time()

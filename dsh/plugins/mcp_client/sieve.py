@@ -3,6 +3,7 @@
 Pure functions over raw JSON. Each piece that the protocol knows stays as it is.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -61,16 +62,24 @@ def _typed(entry: Any) -> Any:
     return entry
 
 
-def call_result(result: dict[str, Any], is_block: Callable[[Any], bool]) -> dict[str, Any]:
-    """An answer to `tools/call` with a content of known blocks; what is none becomes a line of text."""
+def call_result(
+    result: dict[str, Any], is_block: Callable[[Any], bool], *, is_any_structured: bool
+) -> dict[str, Any]:
+    """An answer to `tools/call` with a content of known blocks; what is none becomes a line of text.
+
+    So does structured content that is no object, which the protocol did not always allow. A null is nothing.
+    """
     if result.get("resultType", "complete") not in ("complete", None):
         return result
-    content = result.get("content")
-    if content is None:
-        content = []
+    result = {key: value for key, value in result.items() if value is not None}
+    content = result.setdefault("content", [])
     if not isinstance(content, list):
         return result
-    return {**result, "content": [block if is_block(block) else _left_out(block) for block in content]}
+    content = [block if is_block(block) else _left_out(block) for block in content]
+    if not is_any_structured and not isinstance(result.get("structuredContent", {}), dict):
+        structured = result.pop("structuredContent")
+        content.append({"type": "text", "text": json.dumps(structured, ensure_ascii=False)})
+    return {**result, "content": content}
 
 
 def _left_out(block: Any) -> dict[str, Any]:

@@ -33,6 +33,11 @@ class Wire(JSONRPCDispatcher[TransportContext]):
         self.over = asyncio.Event()
         """The streams have ended."""
 
+    @property
+    def is_newer(self) -> bool:
+        """Whether it speaks the protocol that has no handshake and no sessions."""
+        return self.version in MODERN_PROTOCOL_VERSIONS
+
     async def run(
         self,
         on_request: OnRequest,
@@ -56,12 +61,12 @@ class Wire(JSONRPCDispatcher[TransportContext]):
         if method == "tools/list" and isinstance(raw, dict):
             return tools_page(raw, self._tool_problem, self._skip)
         if method == "tools/call" and isinstance(raw, dict):
-            return call_result(raw, self._is_block)
+            return call_result(raw, self._is_block, is_any_structured=self.is_newer)
         return raw if isinstance(raw, dict) else {}
 
     def _tool_problem(self, entry: Any) -> str | None:
         try:
-            rest = _COMPLETE if self.version in MODERN_PROTOCOL_VERSIONS else {}
+            rest = _COMPLETE if self.is_newer else {}
             methods.validate_server_result("tools/list", self.version, {"tools": [entry], **rest})
             types.Tool.model_validate(entry, by_name=False)
         except ValidationError as error:
@@ -69,7 +74,7 @@ class Wire(JSONRPCDispatcher[TransportContext]):
         return problem_of(entry)
 
     def _is_block(self, block: Any) -> bool:
-        rest = {"resultType": "complete"} if self.version in MODERN_PROTOCOL_VERSIONS else {}
+        rest = {"resultType": "complete"} if self.is_newer else {}
         try:
             methods.validate_server_result("tools/call", self.version, {"content": [block], **rest})
             types.CallToolResult.model_validate({"content": [block], **rest}, by_name=False)

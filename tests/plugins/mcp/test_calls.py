@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,25 @@ async def test_an_error_of_the_tool_and_one_of_the_server_are_failures_with_thei
 
 
 @aio
+async def test_what_a_server_says_besides_of_its_error_is_read_too() -> None:
+    line = '{"jsonrpc":"2.0","id":ID,"error":{"code":-32000,"message":"no\\u001b[31m","data":{"why":"full"}}}'
+    async with serving(plain()) as ctx:
+        refused = await call(ctx, "mcp__plain__raw", line=line)
+
+        assert text(refused) == """Error: MCP server 'plain': no\\x1b[31m (code -32000): {"why": "full"}"""
+
+
+@aio
+async def test_structured_content_of_any_kind_is_read() -> None:
+    async with serving(plain()) as ctx:
+        result = await call(
+            ctx, "mcp__plain__answer", result={"structuredContent": [1, "é"], "isError": None}
+        )
+
+        assert text(result) == '[1, "é"]'
+
+
+@aio
 async def test_no_answer_in_time_is_a_timeout_and_the_server_is_told(tmp_path: Path) -> None:
     heard = tmp_path / "heard"
     row = {"toolCallTimeoutMs": 300}
@@ -105,10 +125,14 @@ async def test_a_cancelled_call_ends_at_once_and_the_server_is_told(tmp_path: Pa
 
 @aio
 async def test_progress_gives_a_call_more_time_but_never_more_than_the_total() -> None:
-    row = {"toolCallTimeoutMs": 1_500}
+    """The call outlives the bound of the start, too."""
+    import_module("dsh.plugins.mcp_client.connection")  # not on the clock of the start
+    row = {"toolCallTimeoutMs": 2_000, "startupTimeoutMs": 3_000}
     async with serving(plain(row=row), plain("short", row={**row, "toolCallTotalTimeoutMs": 700})) as ctx:
-        slow = await call(ctx, "mcp__plain__progress", times=6, gap=0.3)
-        endless = await call(ctx, "mcp__short__progress", times=40, gap=0.1)
+        slow, endless = await asyncio.gather(
+            call(ctx, "mcp__plain__progress", times=6, gap=0.5),
+            call(ctx, "mcp__short__progress", times=40, gap=0.1),
+        )
 
         assert not slow.is_error
         assert text(endless) == "Error: tool call timed out after 700ms"

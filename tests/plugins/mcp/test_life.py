@@ -39,6 +39,22 @@ async def test_a_server_that_crashes_in_a_call_is_there_for_the_next_one(
     assert "is gone, it is tried again: it is gone; exited with code 7; stderr: about to crash" in line
 
 
+@pytest.mark.parametrize("attempts", [0, 1, 3])
+@aio
+async def test_a_server_is_tried_again_as_often_as_is_said(
+    attempts: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pid, row = tmp_path / "pid", {"reconnect": {"initialDelayMs": 1, "maxAttempts": attempts}}
+    async with serving(plain(row=row, pid=str(pid), exit=3)):
+        async with asyncio.timeout(20):
+            while attempts and len(told(caplog, "plain")) < 2:
+                await asyncio.sleep(0.01)
+    first, *last = told(caplog, "plain")
+    assert ("it is tried again" in first) == (attempts > 0)
+    assert ["is given up: it ended" in line for line in last] == [True] * (attempts > 0)
+    assert len(pid.read_text().split()) == 1 + attempts
+
+
 @aio
 async def test_a_call_that_waits_for_a_server_ends_when_it_is_given_up(
     tmp_path: Path, caplog: pytest.LogCaptureFixture

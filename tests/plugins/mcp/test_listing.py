@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from dsh.errors import CompositionError
 from dsh.plugins import mcp_client
 from dsh.plugins.mcp_client.names import public_name
+from dsh.plugins.mcp_client.server import RESYNC_GAP_S
 from tests.aio import aio
 from tests.plugins.mcp.kit import call, names, plain, registry, serving, text, tool, tree
 from tests.plugins.mcp.test_start import told
@@ -205,10 +206,11 @@ async def test_the_tools_array_is_the_same_whatever_the_order_of_the_server() ->
 
 
 @aio
-async def test_a_change_touches_only_what_has_changed() -> None:
+async def test_a_change_touches_only_what_has_changed_and_is_asked_for_once(tmp_path: Path) -> None:
+    heard = tmp_path / "heard"
     before = [tool("change"), tool("stays"), tool("goes"), tool("differs")]
     after = [tool("stays"), tool("change"), tool("differs", description="now otherwise"), tool("new")]
-    async with serving(plain(tools=before, changed=after)) as ctx:
+    async with serving(plain(tools=before, changed=after, heard=str(heard))) as ctx:
         held = {name: registry(ctx).get(f"mcp__plain__{name}") for name in ("stays", "differs")}
         await call(ctx, "mcp__plain__change")
         async with asyncio.timeout(20):
@@ -218,6 +220,8 @@ async def test_a_change_touches_only_what_has_changed() -> None:
         assert names(ctx) == [f"mcp__plain__{name}" for name in ("change", "differs", "new", "stays")]
         assert registry(ctx).get("mcp__plain__stays") is held["stays"]
         assert registry(ctx).get("mcp__plain__differs") is not held["differs"]
+        await asyncio.sleep(3 * RESYNC_GAP_S)
+        assert heard.read_text().count("tools/list") == 2
 
 
 @aio

@@ -68,12 +68,35 @@ def test_what_is_lossless_the_log_takes(value: Any) -> None:
 
 def test_an_unknown_block_becomes_a_line_and_an_interim_answer_stays() -> None:
     given_ = {"content": [{"type": "text", "text": "a"}, {"type": "hologram"}, 3]}
-    sieved = call_result(given_, lambda block: isinstance(block, dict) and block["type"] == "text")
+    sieved = sieve(given_)
 
     assert [block["type"] for block in sieved["content"]] == ["text"] * 3
     assert 'content of type "hologram" left out' in sieved["content"][1]["text"]
-    assert call_result({"resultType": "input_required"}, lambda _: True) == {"resultType": "input_required"}
-    assert call_result({}, lambda _: True) == {"content": []}
+    assert sieve({"resultType": "input_required"}) == {"resultType": "input_required"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_any", "kept"),
+    [
+        ({}, False, {"content": []}),
+        ({"content": None, "isError": None, "_meta": None}, False, {"content": []}),
+        ({"content": [], "structuredContent": None}, False, {"content": []}),
+        ({"structuredContent": {"a": 1}}, False, {"structuredContent": {"a": 1}, "content": []}),
+        ({"structuredContent": ["é"]}, False, {"content": [{"type": "text", "text": '["é"]'}]}),
+        ({"structuredContent": [1]}, True, {"structuredContent": [1], "content": []}),
+    ],
+)
+def test_an_answer_that_nearly_keeps_the_protocol_is_taken(
+    answer: dict[str, Any], is_any: bool, kept: dict[str, Any]
+) -> None:
+    assert sieve(answer, is_any_structured=is_any) == kept
+
+
+def sieve(answer: dict[str, Any], *, is_any_structured: bool = False) -> dict[str, Any]:
+    def is_text(block: Any) -> bool:
+        return isinstance(block, dict) and block["type"] == "text"
+
+    return call_result(answer, is_text, is_any_structured=is_any_structured)
 
 
 @given(
