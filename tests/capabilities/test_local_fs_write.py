@@ -8,11 +8,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dsh.capabilities.fs import CreateIfAbsent, FsError, FsWriteIntent, FsWriteOutcome, ReplaceIfVersion
 from dsh.capabilities.local_fs.provider import FsConfig, LocalFileSystem
+from dsh.capabilities.local_fs.publish import publish
 from dsh.capabilities.local_fs.thread import Halt
 from dsh.kernel import CancelToken, ValidationError, resolve_config
 from tests.aio import aio
@@ -198,6 +200,25 @@ async def test_of_two_writes_over_one_version_exactly_one_wins(tmp_path: Path) -
     assert [getattr(result, "code", "won") for result in results] == ["won", "FS_STALE_VERSION"]
     assert (tmp_path / "f").read_text() == "one"
     assert len(fs._locks) == 0
+
+
+@aio
+async def test_only_a_conditional_write_minds_what_happens_before_it_is_published(tmp_path: Path) -> None:
+    fs, path = files(tmp_path), tmp_path / "f"
+    path.write_text("old")
+    seen = ReplaceIfVersion(await version(fs, "f"))
+
+    def late(*args: Any, **more: Any) -> str:
+        path.write_text("theirs")
+        return publish(*args, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dsh.capabilities.local_fs.mutate.publish", late)
+        assert await refused(fs, "f", "ours", seen) == "FS_STALE_VERSION"
+        assert path.read_text() == "theirs"
+        await write(fs, "f", "ours")
+
+    assert path.read_text() == "ours"
 
 
 @aio

@@ -190,7 +190,7 @@ async def test_a_large_file_is_not_counted_to_its_end(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("x\n" * 5_000_000)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(read, "COUNTED_CHARS", 2_000_000)
-        async with mounted(tmp_path, small(readStreamMinSize=1000)) as kit:
+        async with mounted(tmp_path, small(readStreamMinSize=10_000_000)) as kit:
             result = await kit.run("read", file_path="f", limit=2)
             far = await kit.text("read", file_path="f", offset=5_000_000)
 

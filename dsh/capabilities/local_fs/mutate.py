@@ -3,6 +3,7 @@
 These functions block; the provider runs them in a thread, under the lock of the file.
 """
 
+import errno
 import os
 import stat
 
@@ -40,6 +41,7 @@ CREATE_ATTEMPTS = 8
 NOTE_IN_PLACE = (
     "This file has {others}: it was written in place (not atomically), and they all show the change."
 )
+NOTE_MOUNTED = "This file is a mount point: it was written in place (not atomically)."
 NOTE_UNLINKED = "This file had {others}: only this name shows the change, the others keep the old content."
 
 
@@ -154,7 +156,12 @@ def _replace(
     with os_errors(do.action, do.shown):
         if old is not None and several and do.keep_links:
             return _in_place(do, data, old), NOTE_IN_PLACE.format(others=_others(old))
-        version = publish(do.path, data, old=old, halt=do.halt, confirm=confirm)
+        try:
+            version = publish(do.path, data, old=old, halt=do.halt, confirm=confirm)
+        except OSError as error:
+            if old is None or error.errno != errno.EBUSY:
+                raise
+            return _in_place(do, data, old), NOTE_MOUNTED  # nothing can be moved over a mounted file
     return version, NOTE_UNLINKED.format(others=_others(old)) if old is not None and several else None
 
 

@@ -204,7 +204,13 @@ def write_in_place(path: str, data: bytes, old_data: bytes, *, confirm: Callable
     Not atomic: a reader may see half of it. Room is reserved first, and a failure on the way puts the old
     bytes back. `confirm` gets the descriptor before anything is changed.
     """
-    fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    parent, name = os.path.split(path)
+    directory = open_folder(parent)
+    try:
+        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        fd = os.open(name, flags, dir_fd=directory)
+    finally:
+        os.close(directory)
     try:
         confirm(fd)
         try:
