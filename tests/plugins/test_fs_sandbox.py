@@ -1,6 +1,5 @@
 """Writes go where the policy allows, judged by the file they really reach; reads go anywhere."""
 
-import os
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,18 +16,12 @@ ROWS: tuple[tuple[ModuleType, dict[str, Any]], ...] = (
     (fs_observation_policy, {}),
     (tool_fs, {}),
 )
-OUTSIDE = Path("/var/tmp")
-"""Not below /tmp, which every `workspace-write` policy may write."""
 
 
 @pytest.fixture
-def outside(tmp_path: Path) -> Any:
-    folder = OUTSIDE / f"dsh-test-{os.getpid()}-{tmp_path.name}"
-    folder.mkdir()
-    yield folder
-    for path in sorted(folder.rglob("*"), reverse=True):
-        path.unlink() if not path.is_dir() or path.is_symlink() else path.rmdir()
-    folder.rmdir()
+def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder beside the workspace."""
+    return tmp_path_factory.mktemp("outside")
 
 
 @aio
@@ -158,6 +151,25 @@ async def test_escalation_is_offered_where_the_row_confines_whatever_its_mode(tm
     assert "go together" in half
     assert "is not wider" in both
     assert not (tmp_path / "f").exists()
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "refusal"),
+    [
+        ("write", {"file_path": " ", "content": "x"}, "file_path must not be blank"),
+        ("edit", {"file_path": " ", "old_string": "a", "new_string": "a"}, "file_path must not be blank"),
+        ("edit", {"file_path": "f", "old_string": "", "new_string": "a"}, "old_string must not be empty"),
+        ("edit", {"file_path": "f", "old_string": "a", "new_string": "a"}, "must differ"),
+    ],
+)
+@aio
+async def test_values_are_refused_before_an_escalation_is_looked_at(
+    tmp_path: Path, tool: str, arguments: dict[str, Any], refusal: str
+) -> None:
+    async with mounted(tmp_path, ROWS, policy=FixedPolicy("read-only", str(tmp_path))) as kit:
+        text = await kit.text(tool, **arguments, sandbox_permissions="danger-full-access")
+
+    assert refusal in text
 
 
 @aio

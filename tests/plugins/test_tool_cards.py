@@ -58,8 +58,10 @@ async def test_read_shows_the_file_and_its_lines(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("one\ntwo\nthree\n")
     async with mounted(tmp_path, ROWS) as kit:
         asked, got = await cards(kit, "read", file_path="a.py", offset=2, limit=1)
+        nowhere, _ = await cards(kit, "read", file_path="a.py", offset=0)
 
     assert asked == GenericCall(title="Read a.py", kind="read", locations=(Location(path="a.py", line=2),))
+    assert nowhere == GenericCall(title="Read a.py", kind="read", locations=(Location(path="a.py"),))
     assert got == ReadResult(
         path=str(tmp_path / "a.py"),
         offset=2,

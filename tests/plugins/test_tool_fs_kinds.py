@@ -225,6 +225,8 @@ async def test_what_the_policy_hides_is_neither_read_nor_written(tmp_path: Path,
             denied.append(await kit.text("read", file_path=path))
             view = {"command": "view", "path": str(tmp_path / path)}
             denied.append(await kit.text("str_replace_editor", **view))
+            create = {"command": "create", "path": str(tmp_path / path), "file_text": "x"}
+            denied.append(await kit.text("str_replace_editor", **create))
             assert await kit.code("write", file_path=path, content="x") == "FS_SANDBOX_DENIED"
         assert "1: plain" in await kit.text("read", file_path="keys2")
         listed = await kit.text("str_replace_editor", command="view", path=str(tmp_path))

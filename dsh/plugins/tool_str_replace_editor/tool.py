@@ -191,7 +191,7 @@ async def _view(call: _Call) -> str:
 
 async def _create(call: _Call) -> str:
     text = call.required("file_text")
-    there = await call.fs.lstat(call.shown, signal=call.execution.signal)
+    there = await call.info() or await call.fs.lstat(call.shown, signal=call.execution.signal)
     if there is not None:
         raise ToolError(f'"{call.shown}" exists already; command create makes new files only')
 
