@@ -53,7 +53,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
     be changed nor the temporary folder may lie in it.
     """
     network: bool = True
-    """Whether confined commands have a network."""
+    """Whether confined commands have a network. Web tools and MCP servers have it in any case."""
 
     def __post_init__(self) -> None:
         if self.workspace_root is not None:
@@ -147,17 +147,18 @@ def _temp_folder(session: Session | None) -> str | None:
 def describe(policy: SandboxPolicy) -> str:
     """What the model is told of a policy."""
     root = json.dumps(policy.workspace_root, ensure_ascii=False)
+    network = "" if policy.is_network_open else " Commands have no network."
     match policy.mode:
         case "read-only":
             return (
                 "File policy: read-only. Files may be read, none may be changed. If the task needs a change, "
-                "attempt it as usual and follow what the denial says."
+                f"attempt it as usual and follow what the denial says.{network}"
             )
         case "workspace-write":
             return (
                 f"File policy: workspace-write. Files inside {_listed(policy)} may be changed, and so may "
                 "those in the temporary folder $TMPDIR, which is the session's own: use it in place of /tmp. "
-                "Everything else is read-only; `.git/hooks` and `.dsh` are protected."
+                f"Everything else is read-only; `.git/hooks` and `.dsh` are protected.{network}"
             )
         case "danger-full-access":
             return (

@@ -206,3 +206,11 @@ async def test_the_model_is_told_mode_and_workspace_before_the_approval_policy(t
 @pytest.mark.parametrize("mode", SANDBOX_MODES)
 def test_every_mode_has_words(mode: Any) -> None:
     assert mode in sandbox_policy.describe(SandboxPolicy(mode, "/w"))
+
+
+@pytest.mark.parametrize("mode", SANDBOX_MODES)
+def test_a_closed_network_is_told_where_it_is_closed(mode: SandboxMode) -> None:
+    told = sandbox_policy.describe(SandboxPolicy(mode, "/w", is_network_open=False))
+
+    assert ("Commands have no network." in told) == (mode != FULL)
+    assert "network" not in sandbox_policy.describe(SandboxPolicy(mode, "/w"))
