@@ -81,6 +81,17 @@ def test_what_long_texts_begin_and_end_with_alike_makes_no_difference(
         assert hunks(old, new) == expected
 
 
+@pytest.mark.parametrize("block", [1, 2, 7])
+def test_texts_that_differ_in_length_alone_have_their_hunk(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What both begin with and what both end with may be the same lines."""
+    monkeypatch.setattr(diff, "BLOCK_CHARS", block)
+
+    assert hunks("a\n" * 20, "a\n" * 21) == [("a\na\na", "a\na\na\na")]
+    assert hunks("a\n" * 60, "a\n" * 20) == [("\n".join("a" * 43), "a\na\na")]
+
+
 def test_what_is_logged_of_a_change_is_bounded() -> None:
     line = "x" * 1_000
     many = "\n".join(f"{at} {line}\n\n\n\n\n\n\n" for at in range(1_000))
