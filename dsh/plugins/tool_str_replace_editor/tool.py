@@ -153,8 +153,7 @@ def editor_tool(ctx: Context, config: Config) -> ToolDefinition:
             return await _COMMANDS[args["command"]](_Call(ctx, fs, config, args, execution, target, policy))
 
     def resources(args: Args, call: ToolCall) -> Resources | None:
-        path = args["path"]
-        key = resource_key(fs, path, call.cwd) if path.startswith("/") else None
+        key = resource_key(fs, args["path"], call.cwd)
         keys = frozenset({key} if key else ())
         return Resources(reads=keys) if args["command"] == "view" else Resources(writes=keys)
 
