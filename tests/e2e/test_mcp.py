@@ -207,3 +207,13 @@ def test_a_server_dies_with_a_run_that_is_killed(space: Workspace, at: str) -> N
         finish(process)
 
     assert is_gone(int(pid.read_text()))
+
+
+def test_a_server_that_is_slower_than_the_start_may_be_is_left_behind(space: Workspace) -> None:
+    rows = row("slow", silent=["initialize"])
+    with MockModelServer([{"text": ["Done."]}]).in_thread() as server:
+        space.use_model(server.base_url)
+        done = space.run("run", "--patch", patch(space, rows), "go", env={"DSH_START_TIMEOUT": "2"})
+
+    assert (done.code, done.stdout) == (0, "Done.\n")
+    assert done.errors == ["dsh: MCP server slow is still starting; its tools are offered when it is up"]

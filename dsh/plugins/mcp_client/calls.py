@@ -26,7 +26,6 @@ async def answer(
         ToolTimeoutError: it does not answer in time; it was told.
         Cancelled: the caller stopped it; the server was told.
     """
-    token.raise_if_cancelled()
     loop = asyncio.get_running_loop()
     ends_at = loop.time() + config.tool_call_total_timeout_ms / 1000
     heard_at = loop.time()

@@ -56,7 +56,8 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
     headers: dict[str, Secret] = {}
     """streamable-http: sent with each request."""
     startup_timeout_ms: TimerMs = 30_000
-    """From the start of a connection until its tools are known. The start of dsh waits as long."""
+    """From the start of a connection until its tools are known. The start of dsh waits as long, at most three
+    quarters of `DSH_START_TIMEOUT`."""
     tool_call_timeout_ms: TimerMs = 60_000
     """For an answer, counted anew from each report of progress."""
     tool_call_total_timeout_ms: TimerMs = 1_800_000

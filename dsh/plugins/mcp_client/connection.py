@@ -59,7 +59,7 @@ class Connection:
         """All tools, page after page, in the order of the server.
 
         Raises:
-            McpError: a page fails, pages do not end, or a name comes twice.
+            McpError: a page fails, pages do not end, or a name comes twice. `Gone` where it went away.
         """
         found: dict[str, Listed] = {}
         cursors: set[str] = set()
@@ -71,6 +71,8 @@ class Connection:
             except MCPError as error:
                 if error.code == types.METHOD_NOT_FOUND:
                     return []
+                if _is_closed(error):
+                    raise Gone("it went away") from None
                 raise McpError(f"tools/list failed: {_answered(error)}") from None
             except ValidationError as error:
                 raise McpError(f"it answered tools/list with something else: {misfit(error)}") from None

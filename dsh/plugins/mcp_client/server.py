@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dsh.composition.mount.loader import LOADER
 from dsh.kernel import Context
 from dsh.kernel.foreign import contained
 from dsh.kernel.task import retrieve
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 RESYNC_GAP_S = 0.1
 """Between two lists: a server that never stops changing does not keep us busy."""
+START_SHARE = 0.75
+"""Of the time that the start of dsh may take."""
 HEALTH_S = 5.0
 """How long a server that has refused a call may take to say that it is well."""
 CLOSE_S = 8.0
@@ -70,7 +73,18 @@ class Server:
         self._first.add_done_callback(retrieve)
         self._ctx.spawn(self._live(), f"MCP server {self._name}")
         self._ctx.effect(lambda: self._end, f"the end of MCP server {self._name}")
-        await self._first
+        await asyncio.wait((self._first,), timeout=self._patience_s())
+        if self._first.done():
+            self._first.result()
+        else:
+            self._warn("is still starting; its tools are offered when it is up")
+
+    def _patience_s(self) -> float | None:
+        """How long the start of dsh, which is bounded, may wait for a server that it can do without."""
+        loader = self._ctx.get(LOADER)
+        if loader is None or self._config.fail_on_startup_error:
+            return None
+        return loader.bound_s * START_SHARE
 
     async def _end(self) -> None:
         """Let a server that is up go in order; one that is only coming up is stopped with the task."""
@@ -151,9 +165,10 @@ class Server:
             try:
                 async with asyncio.timeout(self._config.startup_timeout_ms / 1000):
                     self._offer.update(await connection.list_tools())
+            except Gone:
+                return
             except (McpError, TimeoutError) as error:
-                if not connection.over.is_set():
-                    self._warn(f"its tools stay as they were: {self._clean(reason_of(error))}")
+                self._warn(f"its tools stay as they were: {reason_of(error)}")
             await self._any(connection.over, self._closing, timeout_s=RESYNC_GAP_S)
 
     async def _try_again(self, failures: int, life: _Life) -> bool:

@@ -1,8 +1,8 @@
 """An MCP server of the standard library alone, which does what its plan (JSON, the first argument) says.
 
 Run by path. Keys of the plan, all optional:
-`tools` entries, or lists of entries for pages; `changed` those after the tool `change`; `shuffle` any order
-`cursor` one cursor for every page
+`tools` entries, or lists of entries for pages; `changed` those after the tool `change`, or `crash`
+`shuffle` any order; `restless` says after each list that it has changed; `cursor` one cursor for every page
 `answers` method to result; `refuses` method to error code; `silent` methods that get no answer
 `era` the protocol version; `newer` no handshake, but discovery, and changes for those who listen
 `noise` printed before each answer; `say` stderr at the start
@@ -66,6 +66,10 @@ def result(request: dict[str, Any]) -> Any:
         send({**heard, "params": {**listening, "notifications": params["notifications"]}})
         return None
     if method == "tools/list":
+        if changed and plan.get("changed") == "crash":
+            os._exit(7)
+        if plan.get("restless"):
+            send({"method": "notifications/tools/list_changed"})
         return page(params.get("cursor"))
     if method == "tools/call":
         return call(params["name"], params.get("arguments") or {}, params.get("_meta") or {}, request["id"])

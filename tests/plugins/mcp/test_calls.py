@@ -4,14 +4,20 @@ import asyncio
 import json
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
 import pytest
 
-from dsh.kernel import CancelToken
+from dsh.kernel import Cancelled, CancelToken
+from dsh.plugins.mcp_client.calls import answer
+from dsh.plugins.mcp_client.config import Config
 from dsh.tools.execution import ToolCall, ToolFailure, ToolSuccess
 from tests.aio import aio
 from tests.plugins.mcp.kit import call, names, plain, registry, serving, text, tool
+
+if TYPE_CHECKING:
+    from dsh.plugins.mcp_client.connection import Connection
 
 SCHEMA = {
     "type": "object",
@@ -121,6 +127,28 @@ async def test_a_cancelled_call_ends_at_once_and_the_server_is_told(tmp_path: Pa
         assert isinstance(result, ToolFailure)
         assert result.code == "ABORTED"
         await _until(lambda: "notifications/cancelled" in heard.read_text())
+
+
+@aio
+async def test_a_cancelled_call_ends_once_the_server_has_been_told() -> None:
+    token, is_told = CancelToken(), asyncio.Event()
+
+    class Telling:
+        async def call(self, name: str, arguments: Any, on_progress: Any) -> dict[str, Any]:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0.01)
+                is_told.set()
+            return {}
+
+    config = msgspec.convert(plain(), Config)
+    running = asyncio.ensure_future(answer(cast("Connection", Telling()), "t", {}, token, config))
+    await asyncio.sleep(0)
+    token.cancel({"kind": "user"})
+    with pytest.raises(Cancelled):
+        await running
+    assert is_told.is_set()
 
 
 @aio

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from dsh.kernel import CancelToken
 from dsh.plugins import mcp_client
 from dsh.plugins.mcp_client.config import Reconnect
 from dsh.plugins.mcp_client.failure import McpError
+from dsh.tools.execution import ToolFailure
 from tests.aio import aio
 from tests.plugins.mcp.kit import call, names, plain, registry, serving, text, tool, tree
 from tests.plugins.mcp.test_start import told
@@ -56,6 +58,18 @@ async def test_a_server_is_tried_again_as_often_as_is_said(
 
 
 @aio
+async def test_a_crash_while_changed_tools_are_listed_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(plain(changed="crash")) as ctx:
+        await call(ctx, "mcp__plain__change")
+        async with asyncio.timeout(20):
+            while not told(caplog, "plain"):
+                await asyncio.sleep(0.01)
+        assert not (await call(ctx, "mcp__plain__echo")).is_error
+    [line] = told(caplog, "plain")
+    assert "is gone, it is tried again" in line
+
+
+@aio
 async def test_a_call_that_waits_for_a_server_ends_when_it_is_given_up(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -69,6 +83,20 @@ async def test_a_call_that_waits_for_a_server_ends_when_it_is_given_up(
     gone, given_up = told(caplog, "plain")
     assert "is gone, it is tried again" in gone
     assert "is given up, its 11 tools with it" in given_up
+
+
+@aio
+async def test_a_call_that_waits_for_a_server_may_be_cancelled() -> None:
+    token = CancelToken()
+    async with serving(plain(row={"reconnect": {"initialDelayMs": 30_000}})) as ctx:
+        await call(ctx, "mcp__plain__crash")
+        waiting = asyncio.ensure_future(call(ctx, "mcp__plain__echo", token))
+        await asyncio.sleep(0.05)
+        token.cancel({"kind": "user"})
+        result = await asyncio.wait_for(waiting, 20)
+
+        assert isinstance(result, ToolFailure)
+        assert result.code == "ABORTED"
 
 
 @aio
@@ -119,15 +147,22 @@ async def test_calls_that_run_while_the_server_dies_all_end() -> None:
         assert all(result.is_error for result in results)
 
 
-@pytest.mark.parametrize("is_needed", [False, True])
-@aio
-async def test_beside_a_server_that_would_not_end_no_second_one_is_started(
-    is_needed: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def nothing_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes seem to be there still, whatever was done to end them."""
+
     async def still_there(self: object) -> bool:
         return False
 
     monkeypatch.setattr("dsh.plugins.subprocess.process.Process.wait_for_exit", still_there)
+
+
+@pytest.mark.usefixtures("nothing_ends")
+@pytest.mark.parametrize("is_needed", [False, True])
+@aio
+async def test_beside_a_server_that_would_not_end_no_second_one_is_started(
+    is_needed: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     pid = tmp_path / "pid"
     plan = plain(pid=str(pid), exit=3, row={"failOnStartupError": is_needed})
     async with tree() as ctx:
@@ -142,14 +177,20 @@ async def test_beside_a_server_that_would_not_end_no_second_one_is_started(
         assert len(pid.read_text().split()) == 1
 
 
+@pytest.mark.usefixtures("nothing_ends")
+@aio
+async def test_a_server_that_would_not_end_with_its_row_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(plain()):
+        pass
+    [line] = told(caplog, "plain")
+    assert "would not end" in line
+
+
+@pytest.mark.usefixtures("nothing_ends")
 @aio
 async def test_a_server_that_would_not_end_at_a_crash_takes_its_tools_with_it(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def still_there(self: object) -> bool:
-        return False
-
-    monkeypatch.setattr("dsh.plugins.subprocess.process.Process.wait_for_exit", still_there)
     async with serving(plain()) as ctx:
         await call(ctx, "mcp__plain__crash")
         after = await call(ctx, "mcp__plain__echo")

@@ -225,6 +225,14 @@ async def test_a_change_touches_only_what_has_changed_and_is_asked_for_once(tmp_
 
 
 @aio
+async def test_a_server_that_never_stops_changing_is_not_asked_without_pause(tmp_path: Path) -> None:
+    heard = tmp_path / "heard"
+    async with serving(plain(tools=[tool("x")], restless=True, heard=str(heard))):
+        await asyncio.sleep(3 * RESYNC_GAP_S)
+    assert 2 <= heard.read_text().count("tools/list") < 20
+
+
+@aio
 async def test_a_changed_list_that_is_wrong_leaves_the_tools_as_they_were(
     caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:

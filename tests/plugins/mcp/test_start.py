@@ -186,7 +186,9 @@ async def test_nothing_of_a_server_is_left_when_its_row_goes(tmp_path: Path) -> 
 
 
 @aio
-async def test_a_row_that_goes_while_its_server_starts_ends_it(tmp_path: Path) -> None:
+async def test_a_row_that_goes_while_its_server_starts_ends_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     pid = tmp_path / "pid"
     async with tree() as ctx:
         fiber = ctx.plugin(mcp_client, plain(pid=str(pid), silent=["initialize"]))
@@ -195,6 +197,7 @@ async def test_a_row_that_goes_while_its_server_starts_ends_it(tmp_path: Path) -
                 await asyncio.sleep(0.01)
         await fiber.dispose()
     assert await asyncio.to_thread(is_gone, int(pid.read_text()))
+    assert told(caplog, "plain") == []
 
 
 @aio
