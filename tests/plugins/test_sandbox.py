@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from dsh.capabilities import scratch
 from dsh.capabilities.sandbox import (
     SANDBOX,
     BackendReport,
@@ -22,7 +23,7 @@ from dsh.capabilities.sandbox import (
 from dsh.capabilities.subprocess import SUBPROCESS
 from dsh.kernel import Context, ValidationError
 from dsh.plugins import sandbox, subprocess
-from dsh.plugins.sandbox import Config, SandboxService
+from dsh.plugins.sandbox import Config, SandboxService, bwrap
 from dsh.plugins.sandbox.backend import Prober
 from dsh.plugins.sandbox.bwrap import Bwrap, profile
 from tests.aio import aio
@@ -256,6 +257,27 @@ def test_what_is_open_and_protected_is_bound_in_this_order(tmp_path: Path) -> No
     ]
     assert order == sorted(order)
     assert str(tmp_path / ".dsh") not in words  # it is not there
+
+
+def test_what_is_needed_of_a_hidden_place_is_seen_and_a_place_that_is_a_link_is_hidden_where_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "place"
+    for name in ("resolve", "wrappers", "other", "ws"):
+        (place / name).mkdir(parents=True)
+    (place / "resolve" / "conf").touch()
+    (tmp_path / "alias").symlink_to("place")
+    (tmp_path / "conf").symlink_to("alias/resolve/conf")
+    monkeypatch.setattr(bwrap, "HIDDEN", (str(tmp_path / "alias"), str(place), str(tmp_path / "gone")))
+    monkeypatch.setattr(bwrap, "NAME_RESOLUTION", (str(tmp_path / "conf"), str(tmp_path / "gone")))
+    monkeypatch.setattr(bwrap, "NEEDED_OF_RUN", (str(place / "wrappers"), str(place / "gone")))
+
+    words = profile(SandboxPolicy("read-only", str(place / "ws")), cwd="/")
+
+    assert pairs(words, "--tmpfs") == pairs(words, "--remount-ro") == [str(place)]
+    assert set(pairs(words, "--ro-bind-try")) - {str(scratch.shared_root())} == {
+        str(place / "resolve" / "conf"), str(place / "wrappers"), str(place / "ws"),
+    }  # fmt: skip
 
 
 def test_a_root_in_another_root_is_not_bound_by_itself(tmp_path: Path) -> None:
