@@ -190,20 +190,32 @@ async def test_a_session_that_the_server_forgot_is_made_anew() -> None:
             assert text(found) == "done"
 
 
-@pytest.mark.parametrize("has_forgotten", [True, False])
+NO_PING = {"error": {"code": -32601, "message": "no such method"}}
+
+
+@pytest.mark.parametrize(
+    ("ping", "lives"),
+    [("refused", 2), ("silent", 2), ({"result": {}}, 1), (NO_PING, 1), ({"result": []}, 2)],
+)
 @aio
 async def test_a_refused_call_costs_the_connection_only_where_the_server_is_not_well(
-    has_forgotten: bool,
+    ping: Any, lives: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Servers that were started anew refuse an unknown session with 400; others mean this one call by it."""
-    lives = 0
+    monkeypatch.setattr("dsh.plugins.mcp_client.server.HEALTH_S", 0.3)
+    lived, over, has_ended = 0, asyncio.Event(), asyncio.Event()
 
     async def picky(method: str, headers: dict[str, str], request: Any, writer: asyncio.StreamWriter) -> None:
-        nonlocal lives
+        nonlocal lived
         asked = request.get("method") if method == "POST" else ""
-        lives += asked == "initialize"
-        is_refused = asked == "tools/call" and "odd" in request["params"]["arguments"]
-        if lives == 1 and (is_refused or (asked == "ping" and has_forgotten)):
+        lived += asked == "initialize"
+        if asked == "ping" and ping == "silent":
+            await over.wait()
+            has_ended.set()
+        elif asked == "ping" and ping != "refused":
+            body = json.dumps({"jsonrpc": "2.0", "id": request["id"], **ping}).encode()
+            reply(writer, "200 OK", body, "Content-Type: application/json")
+        elif lived == 1 and (asked == "ping" or (asked == "tools/call" and request["params"]["arguments"])):
             reply(writer, "400 Bad Request", b"no valid session")
         else:
             await healthy(method, headers, request, writer)
@@ -215,7 +227,10 @@ async def test_a_refused_call_costs_the_connection_only_where_the_server_is_not_
 
             assert refused.is_error
             assert text(again) == "done"
-            assert lives == (2 if has_forgotten else 1)
+            assert lived == lives
+        over.set()
+        if ping == "silent":
+            await has_ended.wait()
 
 
 @aio
