@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dsh.capabilities.fs import FS_WRITE_INTENT, FsIntent, FsWriteIntent
 from dsh.kernel import ValidationError
 from dsh.plugins import fs_local, fs_observation_policy, fs_sandbox, tool_fs, tool_str_replace_editor
 from dsh.plugins.tool_str_replace_editor.view import CLIPPED, NumberedLines
@@ -329,3 +331,19 @@ async def test_the_description_can_be_another(tmp_path: Path) -> None:
         tool = registry.get("str_replace_editor")
         assert tool is not None
         assert tool.description == "Edits."
+
+
+@aio
+async def test_a_file_that_appears_while_it_is_created_stays_whatever_a_listener_says(tmp_path: Path) -> None:
+    async with mounted(tmp_path, ((fs_local, {}), (tool_str_replace_editor, {}))) as kit:
+
+        async def unconditional(
+            intent: FsIntent, following: Callable[[], Awaitable[FsWriteIntent | None]]
+        ) -> FsWriteIntent | None:
+            (tmp_path / "f").write_text("theirs")
+            return None
+
+        kit.ctx.on(FS_WRITE_INTENT, unconditional)
+        assert await code(kit, "create", "f", file_text="ours") == "FS_NOT_OBSERVED"
+
+    assert (tmp_path / "f").read_text() == "theirs"

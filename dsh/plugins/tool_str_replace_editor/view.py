@@ -1,6 +1,7 @@
 """What `view` shows: the numbered lines of a file, or two levels of a directory. Pure but for listing."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from dsh.capabilities.fs import FileSystem, FsDirEntry, FsError, FsTarget
 from dsh.capabilities.sandbox import SandboxPolicy
@@ -129,11 +130,8 @@ async def _list_into(
             continue
         found.append((entry.target.display_path, _LETTERS[entry.type]))
         if levels > 1 and _is_own_folder(entry, target, fs):
-            try:
+            with suppress(FsError):  # one that may not be read is named all the same
                 await _list_into(found, fs, entry.target, policy, signal, levels - 1)
-            except FsError as error:
-                if error.fs_code == "FS_ABORTED":
-                    raise
 
 
 def _is_own_folder(entry: FsDirEntry, parent: FsTarget, fs: FileSystem) -> bool:
