@@ -12,6 +12,7 @@ import pytest
 from dsh.kernel import Cancelled, CancelToken
 from dsh.plugins.mcp_client.calls import answer
 from dsh.plugins.mcp_client.config import Config
+from dsh.session.value import freeze
 from dsh.tools.execution import ToolCall, ToolFailure, ToolSuccess
 from tests.aio import aio
 from tests.plugins.mcp.kit import call, names, plain, registry, serving, text, tool
@@ -94,6 +95,16 @@ async def test_what_a_server_says_besides_of_its_error_is_read_too() -> None:
 
 
 @aio
+async def test_the_value_of_a_call_is_what_the_server_gave() -> None:
+    content = [{"type": "text", "text": "a", "annotations": {"audience": ["user"]}}]
+    async with serving(plain()) as ctx:
+        result = await call(ctx, "mcp__plain__answer", result={"content": content, "_meta": {"x": 1}})
+
+        assert isinstance(result, ToolSuccess)
+        assert freeze(result.value, "value") == freeze({"content": content}, "value")
+
+
+@aio
 async def test_structured_content_of_any_kind_is_read() -> None:
     async with serving(plain()) as ctx:
         result = await call(
@@ -168,14 +179,18 @@ async def test_progress_gives_a_call_more_time_but_never_more_than_the_total() -
 
 @aio
 async def test_tools_that_only_read_may_overlap_and_others_run_alone() -> None:
-    tools = [tool("look", annotations={"readOnlyHint": True}), tool("touch")]
+    tools = [
+        tool("look", annotations={"readOnlyHint": True}),
+        tool("touch", annotations={"readOnlyHint": False}),
+        tool("say"),
+    ]
     async with serving(plain(tools=tools)) as ctx:
         modes = [
             registry(ctx).execution_mode(ToolCall(call_id="c", name=f"mcp__plain__{name}", arguments={}))
-            for name in ("look", "touch")
+            for name in ("look", "touch", "say")
         ]
 
-        assert modes == ["parallel", "exclusive"]
+        assert modes == ["parallel", "exclusive", "exclusive"]
 
 
 @pytest.mark.parametrize(

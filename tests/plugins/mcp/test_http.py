@@ -149,21 +149,45 @@ async def test_a_server_that_never_answers_costs_its_own_bound(caplog: pytest.Lo
     assert "within 300 ms" in told(caplog, "web")[0]
 
 
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
 @aio
-async def test_an_answer_that_outgrows_memory_is_given_up() -> None:
+async def test_an_answer_that_outgrows_memory_is_given_up(kind: str) -> None:
     async def flood(method: str, headers: Any, request: Any, writer: asyncio.StreamWriter) -> None:
         if not (request and request.get("method") == "tools/call"):
             await healthy(method, headers, request, writer)
             return
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n[")
-        for _ in range(40):
-            writer.write(b" " * (1 << 20))
-            await writer.drain()
+        result = {"content": [{"type": "text", "text": "x" * (17 << 20)}]}
+        body = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result})
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n"
+        stream = body if kind == "application/json" else f"data: {body}\n\n"
+        writer.write((head + stream).encode())
+        await writer.drain()
 
     async with listening(flood) as (url, _):
         async with serving(row(url, reconnect={"initialDelayMs": 10})) as ctx:
             result = await asyncio.wait_for(call(ctx, "mcp__web__t"), 20)
             assert result.is_error
+
+
+@aio
+async def test_nobody_waits_for_a_server_that_does_not_say_farewell(caplog: pytest.LogCaptureFixture) -> None:
+    over, has_ended = asyncio.Event(), asyncio.Event()
+
+    async def clinging(method: str, headers: Any, request: Any, writer: asyncio.StreamWriter) -> None:
+        if method == "DELETE":
+            await over.wait()
+            has_ended.set()
+        elif request and request.get("method") == "initialize":
+            answer(writer, request, INIT, "Mcp-Session-Id: s")
+        else:
+            await healthy(method, headers, request, writer)
+
+    async with listening(clinging) as (url, _):
+        async with serving(row(url)):
+            pass
+        over.set()
+        await has_ended.wait()
+    assert told(caplog, "web") == []
 
 
 @aio

@@ -187,6 +187,13 @@ async def test_schemas_reach_the_model_as_they_are() -> None:
 
 
 @aio
+async def test_a_tool_without_a_description_is_told_with_its_title() -> None:
+    entries = [{"name": "a", "title": "Looks"}, tool("b", title="Looks"), {"name": "c"}]
+    async with serving(plain(tools=entries)) as ctx:
+        assert [schema.description for schema in registry(ctx).schemas()] == ["Looks", "does b", ""]
+
+
+@aio
 async def test_a_description_is_cut_at_a_whole_character_and_says_so() -> None:
     async with serving(plain(tools=[tool("a", description="🏷" * 9_000)])) as ctx:
         [schema] = registry(ctx).schemas()
