@@ -101,6 +101,8 @@ def _profile(policy: SandboxPolicy, cwd: str) -> Iterator[str]:
     for root in roots:
         if root != "/" and os.path.isdir(root):
             yield from ("--bind", root, root)
+    for path in _pinned(policy, roots):
+        yield from ("--bind", path, path)
     for path in map(os.path.realpath, protected_paths(policy)):  # nothing can be mounted over a link
         if os.path.exists(path) and any(is_within(root, path) for root in roots):
             yield from ("--ro-bind-try", path, path)
@@ -109,6 +111,21 @@ def _profile(policy: SandboxPolicy, cwd: str) -> Iterator[str]:
     for path in covered:
         yield from ("--remount-ro", path)
     yield from ("--chdir", cwd)
+
+
+def _pinned(policy: SandboxPolicy, roots: Sequence[str]) -> list[str]:
+    """The directories between a root and what a configuration hides or protects in it, outer ones first. As
+    mounts of their own they cannot be moved away, so that the next command finds all in its place.
+    """
+    found = set[str]()
+    for path in (*policy.hidden_paths, *policy.protected_paths):
+        for root in roots:
+            if is_within(root, path) and os.path.lexists(path):
+                above = os.path.dirname(path)
+                while above != root and is_within(root, above):
+                    found.add(above)
+                    above = os.path.dirname(above)
+    return sorted(found)
 
 
 def _hidden(path: str) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """What goes on working within the walls, in every backend, as root and as another user."""
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -353,7 +354,7 @@ async def test_extra_roots_are_open_and_what_is_hidden_in_them_is_not(
         extra = here.outside / "extra"
         (extra / "hidden").mkdir(parents=True)
         (extra / "hidden" / "x").write_text("hush")
-        policy = {"workspaceRoot": str(here.ws), "extraRoots": [str(extra)]}
+        policy = {"workspaceRoot": str(here.ws), "extraRoots": [str(extra), str(here.outside / "gone")]}
         async with walls(backend, monkeypatch, **policy) as shell:
             assert (await shell.run(f"echo x > {extra}/new", str(here.ws))).exit_code == 0
         async with walls(backend, monkeypatch, **policy, hiddenPaths=[str(extra / "hidden")]) as shell:
@@ -366,6 +367,36 @@ async def test_extra_roots_are_open_and_what_is_hidden_in_them_is_not(
             )
 
     assert "hush" not in result.stdout.text and result.stdout.text.endswith("x\n")
+
+
+@pytest.mark.parametrize("key", ["hiddenPaths", "protectedPaths"])
+@aio
+async def test_what_lies_around_a_hidden_or_protected_path_cannot_be_moved_away(
+    key: str, who: str, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the next command would find it under another name."""
+    with user(who, monkeypatch), place() as here:
+        folder = here.ws / "a" / "b"
+        folder.mkdir(parents=True)
+        (folder / "file").write_text("hush")
+        (here.ws / "a" / "other").mkdir()
+        policy = {"workspaceRoot": str(here.ws), key: [str(folder / "file")]}
+        async with walls(backend, monkeypatch, **policy) as shell:
+            if (
+                backend == "landlock"
+            ):  # it hides nothing in what it opens, so it refuses, and protects nothing
+                with pytest.raises(SandboxUnavailable) if key == "hiddenPaths" else contextlib.nullcontext():
+                    assert (await shell.run("mv a d", str(here.ws))).exit_code == 0
+                return
+            await shell.run("mv a/b a/c; mv a d; rm -rf a/b", str(here.ws))
+            result = await shell.run(
+                "cat */*/file; echo x | tee */*/file > /dev/null; echo y > a/b/y && mv a/other a/moved",
+                str(here.ws),
+            )
+
+        assert (folder / "file").read_text() == "hush" and (folder / "y").exists()
+        assert ("hush" in result.stdout.text) == (key == "protectedPaths")
+        assert result.exit_code == 0
 
 
 # -- how commands end -------------------------------------------------------------------------------------
