@@ -6,6 +6,7 @@ be stopped from outside.
 """
 
 import base64
+import codecs
 import errno
 import itertools
 import json
@@ -14,11 +15,10 @@ import re
 import sys
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from pathspec import GitIgnoreSpec
 
-IGNORE_FILES = (".gitignore", ".ignore")
 BINARY_SAMPLE_BYTES = 8192
 
 
@@ -26,10 +26,9 @@ class Globs:
     """The `--glob` arguments: the last that matches decides; with a positive one, others are left out."""
 
     def __init__(self, globs: list[str]) -> None:
-        self._rules = [
-            (text.startswith("!"), GitIgnoreSpec.from_lines(braces(text.removeprefix("!")))) for text in globs
-        ]
+        self._rules = [(text.startswith("!"), _matcher(text.removeprefix("!"))) for text in globs]
         self._has_positive = any(not negated for negated, _ in self._rules)
+        self._here = os.getcwd().rstrip("/") + "/"
 
     def of_file(self, path: str) -> bool | None:
         """Whether they name or leave out a file; None where other rules decide."""
@@ -40,10 +39,42 @@ class Globs:
         return self._decision(path + "/")
 
     def _decision(self, path: str) -> bool | None:
-        for negated, spec in reversed(self._rules):
-            if spec.match_file(path):
+        path = path.removeprefix(self._here)
+        for negated, pattern in reversed(self._rules):
+            if pattern.fullmatch(path):
                 return not negated
         return None
+
+
+def _matcher(glob: str) -> "re.Pattern[str]":
+    """Matches what the glob itself names, not what lies below that; a folder's path ends with `/`."""
+    end = "/" if glob.endswith("/") else "/?"
+    anchored = "/" in glob.rstrip("/")
+    found = []
+    for text in braces(glob.rstrip("/")):
+        text = text.removeprefix("/") if anchored else "**/" + text
+        found.append(_translated(text))
+    return re.compile(f"(?:{'|'.join(found)}){end}", re.DOTALL)
+
+
+_TOKEN = re.compile(r"^\*\*/|/\*\*/|/\*\*$|\*+|\?|\[[!^]?\]?[^]]*\]|\\?(.)", re.DOTALL)
+_WORDS = {"**/": "(?:.*/)?", "/**/": "/(?:.*/)?", "/**": "/.+", "?": "[^/]"}
+
+
+def _translated(glob: str) -> str:
+    """A glob without braces as a regular expression."""
+
+    def word(found: "re.Match[str]") -> str:
+        token = found[0]
+        if found[1] is not None:
+            return re.escape(found[1])
+        if token[0] == "[":
+            body = token[1:-1].replace("\\", "\\\\").replace("[", "\\[")
+            inner = "^" + body[1:] if body[0] in "!^" else body
+            return f"(?!/)[{inner}]"
+        return _WORDS.get(token, "[^/]*")
+
+    return _TOKEN.sub(word, glob)
 
 
 def braces(pattern: str) -> list[str]:
@@ -66,7 +97,10 @@ def braces(pattern: str) -> list[str]:
 
 
 class Walk:
-    """All files below a place, with what is to be left out left out. Links are not followed."""
+    """All files below a place, with what is to be left out left out. Links are not followed.
+
+    A place that is asked for by name is searched, whatever ignore file leaves it out.
+    """
 
     def __init__(self, globs: Globs, *, hidden: bool, ignored: bool) -> None:
         self._globs, self._hidden, self._ignored = globs, hidden, ignored
@@ -76,7 +110,8 @@ class Walk:
         if os.path.isfile(root):
             yield root
             return
-        pending = [(root, [] if self._ignored else list(self._rules_above(root)))]
+        above = _rules_above(os.path.abspath(root)).asked_for(root.rstrip("/") + "/")
+        pending = [(root, above)]
         while pending:
             folder, above = pending.pop()
             try:
@@ -84,7 +119,7 @@ class Walk:
             except OSError as error:
                 self.report(folder, error)
                 continue
-            rules = above if self._ignored else [*above, *self._rules_of(folder)]
+            rules = Rules() if self._ignored else above.within(folder)
             for entry in entries:
                 path = os.path.join(folder, entry.name)
                 name = os.path.normpath(path)
@@ -96,49 +131,61 @@ class Walk:
                 elif self._admits(self._globs.of_file(name), entry.name, path, rules):
                     yield path
 
-    def _admits(
-        self, decided: bool | None, name: str, path: str, rules: list[tuple[str, GitIgnoreSpec]]
-    ) -> bool:
+    def _admits(self, decided: bool | None, name: str, path: str, rules: "Rules") -> bool:
         """A glob outweighs the rules for hidden and ignored files."""
         if decided is not None:
             return decided
-        return (self._hidden or not name.startswith(".")) and not _is_ignored(path, rules)
-
-    def _rules_above(self, root: str) -> Iterator[tuple[str, GitIgnoreSpec]]:
-        """The ignore files of the folders above, up to the top of the repository."""
-        above, at = [], os.path.dirname(os.path.abspath(root))
-        if not os.path.exists(os.path.join(root, ".git")):
-            while True:
-                above.append(at)
-                if os.path.exists(os.path.join(at, ".git")):
-                    break
-                if at == os.path.dirname(at):
-                    return
-                at = os.path.dirname(at)
-        for folder in reversed(above):
-            yield from self._rules_of(folder)
-
-    @staticmethod
-    def _rules_of(folder: str) -> Iterator[tuple[str, GitIgnoreSpec]]:
-        for name in IGNORE_FILES:
-            try:
-                with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
-                    yield os.path.abspath(folder), GitIgnoreSpec.from_lines(file.read().splitlines())
-            except (OSError, ValueError):
-                continue
+        return (self._hidden or not name.startswith(".")) and not rules.leave_out(path)
 
     def report(self, path: str, error: OSError) -> None:
         self.problems += 1
         sys.stderr.write(f"rg: {path}: {error.strerror} (os error {error.errno})\n")
 
 
-def _is_ignored(path: str, rules: list[tuple[str, GitIgnoreSpec]]) -> bool:
-    full = os.path.abspath(path) + ("/" if path.endswith("/") else "")
-    for folder, spec in reversed(rules):
-        found = spec.check_file(os.path.relpath(full, folder) + ("/" if full.endswith("/") else ""))
-        if found.include is not None:
-            return found.include
-    return False
+class Rules(NamedTuple):
+    """The ignore files that count in a folder, the outermost first. `.gitignore` does so in repositories."""
+
+    git: tuple[tuple[str, GitIgnoreSpec], ...] = ()
+    own: tuple[tuple[str, GitIgnoreSpec], ...] = ()
+    """Of `.ignore`: they outweigh the others."""
+    in_repository: bool = False
+
+    def within(self, folder: str) -> "Rules":
+        """Those in a folder below. A repository begins anew with its own."""
+        is_top = os.path.exists(os.path.join(folder, ".git"))
+        in_repository = self.in_repository or is_top
+        git = (*(() if is_top else self.git), *(_rules_of(folder, ".gitignore") if in_repository else ()))
+        return Rules(git, (*self.own, *_rules_of(folder, ".ignore")), in_repository)
+
+    def leave_out(self, path: str) -> bool:
+        """Whether they do; a folder's path ends with `/`."""
+        full = os.path.abspath(path) + ("/" if path.endswith("/") else "")
+        for folder, spec in (*reversed(self.own), *reversed(self.git)):
+            found = spec.check_file(full.removeprefix(folder))
+            if found.include is not None:
+                return found.include
+        return False
+
+    def asked_for(self, root: str) -> "Rules":
+        """Without those that leave out the root of the search itself."""
+        git = tuple(rule for rule in self.git if not Rules((rule,)).leave_out(root))
+        own = tuple(rule for rule in self.own if not Rules((rule,)).leave_out(root))
+        return Rules(git, own, self.in_repository)
+
+
+def _rules_above(folder: str) -> Rules:
+    """What the folders above have to say."""
+    above = os.path.dirname(folder)
+    return Rules() if above == folder else _rules_above(above).within(above)
+
+
+def _rules_of(folder: str, name: str) -> Iterator[tuple[str, GitIgnoreSpec]]:
+    try:
+        with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
+            spec = GitIgnoreSpec.from_lines(file.read().splitlines())
+            yield os.path.abspath(folder).rstrip("/") + "/", spec
+    except (OSError, ValueError):
+        return
 
 
 def search(path: str, pattern: "re.Pattern[str]", reach: int = 0) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -148,6 +195,8 @@ def search(path: str, pattern: "re.Pattern[str]", reach: int = 0) -> Iterator[tu
             return
         file.seek(0)
         lines = file.readlines()
+    if lines:
+        lines[0] = lines[0].removeprefix(codecs.BOM_UTF8)
     if any(b"\0" in raw for raw in lines):
         return
     found = list(

@@ -9,7 +9,7 @@ from dsh.kernel import Context
 from dsh.plugins.tool_fs_search.allowed import allowed
 from dsh.plugins.tool_fs_search.config import Config
 from dsh.plugins.tool_fs_search.hidden import hidden_below, policy_of
-from dsh.plugins.tool_fs_search.options import coverage, page_of, parameters
+from dsh.plugins.tool_fs_search.options import coverage, named, page_of, parameters
 from dsh.plugins.tool_fs_search.page import LOST, cut_note, longest_fitting, paging, sampled, with_notes
 from dsh.plugins.tool_fs_search.place import require_text, search_root, shown_path, working_directory
 from dsh.plugins.tool_fs_search.program import SearchProgram
@@ -35,7 +35,7 @@ _VALUE = {
 
 def glob_arguments(pattern: str, args: Args) -> list[str]:
     """Arguments of the search program: all files, hidden and ignored ones too unless the call says no."""
-    return [f"--glob={pattern}", *coverage(args, by_default=True)]
+    return [named(pattern), *coverage(args, by_default=True)]
 
 
 def glob_tool(ctx: Context, program: SearchProgram, config: Config) -> ToolDefinition:

@@ -9,7 +9,7 @@ from dsh.plugins.tool_fs_search.allowed import Allowed, allowed
 from dsh.plugins.tool_fs_search.config import Config
 from dsh.plugins.tool_fs_search.hidden import hidden_below, policy_of
 from dsh.plugins.tool_fs_search.matches import by_file, parse_matches, shown_files
-from dsh.plugins.tool_fs_search.options import coverage, page_of, parameters, whole_number
+from dsh.plugins.tool_fs_search.options import coverage, named, page_of, parameters, whole_number
 from dsh.plugins.tool_fs_search.page import LOST, cut_note, longest_fitting, paging, with_notes
 from dsh.plugins.tool_fs_search.place import require_text, search_root, working_directory
 from dsh.plugins.tool_fs_search.program import SearchProgram
@@ -83,7 +83,7 @@ def grep_arguments(pattern: str, args: Args) -> list[str]:
         *(["--ignore-case"] if args.get("ignore_case") else []),
         *(["--multiline"] if args.get("multiline") else []),
         *([f"--context={reach}"] if reach else []),
-        *([f"--glob={include}"] if include is not None else []),
+        *([named(include)] if include is not None else []),
         *coverage(args, by_default=False),
     ]
 

@@ -1,5 +1,6 @@
 """The parameters that `glob` and `grep` share: what is left out, and which page of the results is shown."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,6 +37,11 @@ def page_of(args: Args, cap: int) -> Page:
     if not 1 <= limit <= cap:
         raise ToolError(f"limit must be between 1 and {cap}, got {limit}")
     return Page(offset, limit)
+
+
+def named(glob: str) -> str:
+    """The argument of the search program for files that a glob names. To it `#` would begin a comment."""
+    return "--glob=" + re.sub(r"^(!?)#", r"\1\#", glob)
 
 
 def coverage(args: Args, *, by_default: bool) -> list[str]:
