@@ -47,6 +47,6 @@ class Lines:
         self._size += len(piece)
         if self._size > self._limit:
             begun = b"".join(self._parts)[:1_000]
-            if begun.lstrip().startswith((b"{", b"[")):
+            if begun.lstrip().startswith(b"{"):
                 raise LineTooLong(f"it sent a message of more than {self._limit} bytes")
             self._parts, self._is_dropping = [begun], True

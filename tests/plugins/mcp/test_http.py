@@ -121,6 +121,27 @@ async def test_nobody_there_is_told(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @aio
+async def test_a_server_is_asked_through_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with listening(healthy) as (proxy, asked):
+        monkeypatch.setenv("http_proxy", proxy.removesuffix("/mcp"))
+        async with serving(row("http://mcp.invalid/mcp")) as ctx:
+            assert text(await call(ctx, "mcp__web__t")) == "done"
+    assert "POST http://mcp.invalid/mcp HTTP/1.1" in {first for first, _ in asked}
+
+
+@aio
+async def test_a_proxy_that_cannot_be_used_is_named(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("http_proxy", "ftp://user:hush-hush@proxy.invalid")
+    async with serving(row("http://mcp.invalid/mcp")) as ctx:
+        assert names(ctx) == []
+    [line] = told(caplog, "web")
+    assert "the proxy cannot be used" in line
+    assert "hush" not in line
+
+
+@aio
 async def test_headers_do_not_follow_a_redirect_to_another_origin() -> None:
     async with listening(healthy) as (elsewhere, asked):
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dsh.errors import CompositionError
 from dsh.plugins import mcp_client
+from dsh.plugins.mcp_client.listed import MAX_SCHEMA_BYTES, Listed, problem_of
 from dsh.plugins.mcp_client.names import public_name
 from dsh.plugins.mcp_client.server import RESYNC_GAP_S
 from tests.aio import aio
@@ -148,12 +149,39 @@ async def test_an_entry_that_cannot_be_used_is_left_out_alone(
     assert reason in line
 
 
+def test_a_schema_may_have_so_many_bytes_and_no_endless_depth() -> None:
+    def entry(size: int) -> dict[str, Any]:
+        return tool("a", inputSchema={"type": "object", "x": "y" * (size - len(b'{"type":"object","x":""}'))})
+
+    deep: dict[str, Any] = {}
+    for _ in range(5_000):
+        deep = {"not": deep}
+    assert problem_of(entry(MAX_SCHEMA_BYTES)) is None
+    assert "has 65537 bytes" in str(problem_of(entry(MAX_SCHEMA_BYTES + 1)))
+        problem_of(entry(MAX_SCHEMA_BYTES + 1)) == "its inputSchema has 65537 bytes, at most 65536 are taken"
+    )
+    assert problem_of(tool("a", inputSchema=deep)) == "its inputSchema is no JSON"
+
+
+def test_a_tool_is_the_same_whatever_the_order_of_its_keys() -> None:
+    def listed(schema: dict[str, Any], description: str = "d") -> bytes:
+        return Listed(
+            name="a", description=description, parameters=schema, output_schema=None, is_read_only=False
+        ).print
+
+    assert listed({"a": 1, "b": {"c": 2, "d": 3}}) == listed({"b": {"d": 3, "c": 2}, "a": 1})
+    assert listed({"a": 1}) != listed({"a": 2})
+    assert listed({"a": 1}) != listed({"a": 1}, "e")
+
+
 @pytest.mark.parametrize(
     "more",
     [
         {"annotations": "none"},
         {"outputSchema": {"type": "array"}},
         {"icons": 3},
+        {"execution": None},
+        {"execution": {"taskSupport": "optional"}},
         {"_meta": []},
         {"title": 7},
     ],

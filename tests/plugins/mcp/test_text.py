@@ -144,6 +144,10 @@ def test_a_long_line_of_noise_is_dropped_and_a_long_message_is_an_error() -> Non
     found += cutter.feed(b"\n{}\n")
     assert found == [b"noise" * 200, b"{}"]
 
+    longest = b"{" + b" " * 1_998 + b"}"
+    assert list(cutter.feed(longest + b"\n")) == [longest]
+    with pytest.raises(LineTooLong, match="more than 2000 bytes"):
+        list(cutter.feed(b" " + longest))
     with pytest.raises(LineTooLong, match="more than 2000 bytes"):
         for _ in range(10):
             list(cutter.feed(b'{"a":' + b"x" * 900))
