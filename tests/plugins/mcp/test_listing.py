@@ -158,8 +158,6 @@ def test_a_schema_may_have_so_many_bytes_and_no_endless_depth() -> None:
         deep = {"not": deep}
     assert problem_of(entry(MAX_SCHEMA_BYTES)) is None
     assert "has 65537 bytes" in str(problem_of(entry(MAX_SCHEMA_BYTES + 1)))
-        problem_of(entry(MAX_SCHEMA_BYTES + 1)) == "its inputSchema has 65537 bytes, at most 65536 are taken"
-    )
     assert problem_of(tool("a", inputSchema=deep)) == "its inputSchema is no JSON"
 
 
