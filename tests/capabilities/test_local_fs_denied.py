@@ -101,6 +101,9 @@ def test_an_unreadable_file(folder: Path) -> None:
 
     assert code_of(folder, read) == "FS_PERMISSION_DENIED"
     assert code_of(folder, lambda fs: edit(fs, "f")) == "FS_PERMISSION_DENIED"
+    assert code_of(folder, lambda fs: write(fs, "f")) == "done"  # its directory lets it be replaced
+    (folder / "f").chmod(0o600)
+    assert (folder / "f").read_text() == "new"
 
 
 def test_a_directory_that_may_not_be_searched(folder: Path) -> None:

@@ -88,7 +88,7 @@ async def test_a_file_with_several_names_is_edited_in_place(tmp_path: Path) -> N
 
     assert (tmp_path / "g").read_text() == "longer than before"
     assert outcome.note is not None
-    assert "1 other name" in outcome.note
+    assert "1 other name (hard link)" in outcome.note
 
 
 @aio

@@ -381,5 +381,8 @@ def test_a_folder_that_becomes_a_link_on_the_way_to_a_write_in_place_leads_nowhe
 
     with pytest.raises(NotADirectoryError):
         publishing.write_in_place(str(tmp_path / "d" / "f"), NEW, OLD, confirm=lambda _: None)
+    (tmp_path / "l").symlink_to(outside / "f")
+    with pytest.raises(OSError, match="symbolic link"):
+        publishing.write_in_place(str(tmp_path / "l"), NEW, OLD, confirm=lambda _: None)
 
     assert (outside / "f").read_bytes() == OLD

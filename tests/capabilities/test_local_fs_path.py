@@ -35,6 +35,10 @@ def test_aliases_of_a_file_share_a_key(tmp_path: Path) -> None:
     assert keys == {os.path.realpath(tmp_path / "d" / "f")}
 
 
+def test_two_slashes_at_the_start_are_one(tmp_path: Path) -> None:
+    assert locate(f"//{tmp_path}", "/") == locate(str(tmp_path), "/")
+
+
 def test_the_display_path_keeps_links(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/etc")
 

@@ -136,15 +136,58 @@ async def test_a_socket_is_refused(tmp_path: Path) -> None:
     assert caught.value.code == "FS_NOT_REGULAR_FILE"
 
 
-def test_a_file_that_turned_into_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
-    """Opened without blocking and looked at again: what a race would leave."""
-    path = tmp_path / "f"
-    os.mkfifo(path)
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # what `open_regular` does after its first look
+def test_a_file_that_turns_into_a_fifo_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    path, first_look = tmp_path / "f", os.stat
+    path.write_text("x")
 
-    with pytest.raises(FsError):
-        reading._require_regular(os.fstat(descriptor), "read", str(path))
+    def look(at: str) -> os.stat_result:
+        seen = first_look(at)
+        path.unlink()
+        os.mkfifo(path)
+        return seen
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "stat", look)
+        with pytest.raises(FsError) as caught:
+            reading.open_regular(str(path), "f", "read")
+
+    assert caught.value.code == "FS_NOT_REGULAR_FILE"
+
+
+def test_what_is_known_to_be_too_large_is_not_read(tmp_path: Path) -> None:
+    with pytest.raises(FsError) as caught:
+        reading.read_whole(-1, 6, 5, action="read", shown="f", halt=Halt(None, "read", "f"))
+
+    assert caught.value.code == "FS_TOO_LARGE"
+
+
+def test_a_long_read_that_nobody_waits_for_stops_between_two_pieces(tmp_path: Path) -> None:
+    path, signal = tmp_path / "f", CancelToken()
+    path.write_bytes(b"123456")
+    descriptor = os.open(path, os.O_RDONLY)
+    read = os.read
+
+    def cancelling(fd: int, size: int) -> bytes:
+        signal.cancel("stop")
+        return read(fd, size)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "CHUNK_BYTES", 2)
+        patch.setattr(os, "read", cancelling)
+        with pytest.raises(FsError) as caught:
+            reading.read_up_to(descriptor, 6, Halt(signal, "read", "f"))
     os.close(descriptor)
+
+    assert caught.value.code == "FS_ABORTED"
+
+
+@aio
+async def test_the_place_of_a_late_nul_is_told_in_bytes_from_the_start(tmp_path: Path) -> None:
+    at = reading.CHUNK_BYTES + 5
+    (tmp_path / "f").write_bytes(b"x" * at + b"\0")
+
+    with pytest.raises(FsError, match=f"NUL at byte {at}"):
+        await streamed(files(tmp_path), "f")
 
 
 @aio

@@ -113,7 +113,7 @@ def edit_file(do: Mutation, edit: FsEditRequest, expected: FsEditIntent | None) 
     do.halt.check()
     if _probe(do) is None:
         raise do.stale()
-    fd, old = open_regular(do.path, do.shown, "edit", os.O_RDONLY | os.O_NOFOLLOW)
+    fd, old = open_regular(do.path, do.shown, "edit")
     try:
         if expected is not None and version_of(old) != expected.version:
             raise do.stale()

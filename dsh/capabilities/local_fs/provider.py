@@ -133,7 +133,7 @@ class LocalFileSystem:
     ) -> AsyncGenerator[str, None]:
         self._admit_read(target, sandbox_policy, "read")
         halt = Halt(signal, "read", target.display_path)
-        stream = await off_loop(lambda: TextStream(target.target_key, target.display_path, halt), halt)
+        stream = await off_loop(lambda: TextStream(target.target_key, target.display_path), halt)
         try:
             while text := await off_loop(stream.next, halt):
                 yield text

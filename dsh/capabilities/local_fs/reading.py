@@ -15,7 +15,7 @@ MAX_WHOLE_BYTES = 256 * 1024 * 1024
 """A text that is read whole (every edit does) takes a small multiple of its size in memory."""
 
 
-def open_regular(path: str, shown: str, action: str, flags: int = os.O_RDONLY) -> tuple[int, os.stat_result]:
+def open_regular(path: str, shown: str, action: str) -> tuple[int, os.stat_result]:
     """Open a regular file and say what the descriptor is. Never waits, whatever the path turns out to be.
 
     The type is looked at before opening (opening a device can do things) and again afterwards (the path
@@ -23,7 +23,7 @@ def open_regular(path: str, shown: str, action: str, flags: int = os.O_RDONLY) -
     """
     with os_errors(action, shown):
         _require_regular(os.stat(path), action, shown)
-        fd = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         try:
             info = os.fstat(fd)
             _require_regular(info, action, shown)
@@ -79,8 +79,8 @@ def decode(data: bytes, action: str, shown: str) -> str:
 class TextStream:
     """A regular file decoded piece by piece. Bounded memory; closes itself at the end."""
 
-    def __init__(self, path: str, shown: str, halt: Halt) -> None:
-        self._shown, self._halt = shown, halt
+    def __init__(self, path: str, shown: str) -> None:
+        self._shown = shown
         self._fd, info = open_regular(path, shown, "read")
         self._size = info.st_size
         self._head = b""
@@ -90,7 +90,6 @@ class TextStream:
     def next(self) -> str:
         """The next piece of text, empty at the end of the file."""
         while self._fd >= 0:
-            self._halt.check()
             with os_errors("read", self._shown):
                 data = os.read(self._fd, CHUNK_BYTES)
             self._head = self._head or data[:HEAD_BYTES]
