@@ -23,7 +23,6 @@ from dsh.capabilities.fs import (
     FsWriteOutcome,
 )
 from dsh.capabilities.local_fs import publish as publishing
-from dsh.capabilities.local_fs.mutate import NOTE_MOUNTED
 from dsh.capabilities.local_fs.provider import FsConfig, LocalFileSystem
 from dsh.capabilities.local_fs.thread import Halt
 from dsh.kernel import CancelToken
@@ -334,55 +333,3 @@ async def test_a_full_file_system_keeps_the_old_file(small_disk: Path) -> None:
 
     assert names(small_disk) == {"f", "linked", "other"}
     assert (small_disk / "f").read_bytes() == (small_disk / "linked").read_bytes() == b"old" * 10_000
-
-
-# -- a file that is a mount point ---------------------------------------------------------------------
-
-
-@pytest.fixture
-def mounted_file(tmp_path: Path) -> Iterator[Path]:
-    """`ws/f`, bound to `source`; as containers get single files."""
-    source, path = tmp_path / "source", tmp_path / "ws" / "f"
-    path.parent.mkdir()
-    source.write_bytes(OLD)
-    path.touch()
-    done = subprocess.run(["mount", "--bind", str(source), str(path)], capture_output=True, check=False)
-    if done.returncode != 0:
-        pytest.skip(f"nothing can be mounted here: {done.stderr.decode().strip()}")
-    try:
-        yield path
-    finally:
-        subprocess.run(["umount", "-l", str(path)], check=True)
-
-
-@pytest.mark.skipif(shutil.which("mount") is None, reason="there is no program mount")
-@changes
-@aio
-async def test_a_mounted_file_is_written_in_place_and_that_is_told(
-    mounted_file: Path, change: Change
-) -> None:
-    fs = local(mounted_file.parent)
-
-    outcome = await change(fs, await fs.resolve("f"), None)
-
-    assert mounted_file.read_bytes() == NEW
-    assert names(mounted_file.parent) == {"f"}
-    assert outcome.note == NOTE_MOUNTED
-    info = await fs.stat(await fs.resolve("f"))
-    assert info is not None
-    assert info.version == outcome.version
-
-
-def test_a_folder_that_becomes_a_link_on_the_way_to_a_write_in_place_leads_nowhere(tmp_path: Path) -> None:
-    outside = tmp_path / "out"
-    outside.mkdir()
-    (outside / "f").write_bytes(OLD)
-    (tmp_path / "d").symlink_to(outside)
-
-    with pytest.raises(NotADirectoryError):
-        publishing.write_in_place(str(tmp_path / "d" / "f"), NEW, OLD, confirm=lambda _: None)
-    (tmp_path / "l").symlink_to(outside / "f")
-    with pytest.raises(OSError, match="symbolic link"):
-        publishing.write_in_place(str(tmp_path / "l"), NEW, OLD, confirm=lambda _: None)
-
-    assert (outside / "f").read_bytes() == OLD

@@ -14,7 +14,7 @@ import pytest
 
 from dsh.capabilities.fs import CreateIfAbsent, FsError, FsWriteIntent, FsWriteOutcome, ReplaceIfVersion
 from dsh.capabilities.local_fs.provider import FsConfig, LocalFileSystem
-from dsh.capabilities.local_fs.publish import publish, write_in_place
+from dsh.capabilities.local_fs.publish import publish
 from dsh.capabilities.local_fs.thread import Halt
 from dsh.kernel import CancelToken, ValidationError, resolve_config
 from tests.aio import aio
@@ -219,31 +219,6 @@ async def test_only_a_conditional_write_minds_what_happens_before_it_is_publishe
         await write(fs, "f", "ours")
 
     assert path.read_text() == "ours"
-
-
-@pytest.mark.parametrize("is_cancelled", [True, False])
-@aio
-async def test_a_write_in_place_looks_again_before_it_changes_anything(
-    tmp_path: Path, is_cancelled: bool
-) -> None:
-    fs, path, signal = files(tmp_path), tmp_path / "f", CancelToken()
-    path.write_text("old")
-    (tmp_path / "g").hardlink_to(path)
-
-    def late(*args: Any, **more: Any) -> str:
-        if is_cancelled:
-            signal.cancel("stop")
-        else:
-            path.write_text("theirs")
-        return write_in_place(*args, **more)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dsh.capabilities.local_fs.mutate.write_in_place", late)
-        with pytest.raises(FsError) as caught:
-            await fs.write_text(await fs.resolve("f"), "ours", signal=signal)
-
-    assert caught.value.code == ("FS_ABORTED" if is_cancelled else "FS_STALE_VERSION")
-    assert path.read_text() == ("old" if is_cancelled else "theirs")
 
 
 @pytest.mark.parametrize(("kind", "code"), [("file", "FS_NOT_OBSERVED"), ("folder", "FS_NOT_REGULAR_FILE")])
