@@ -26,6 +26,7 @@ from dsh.capabilities.sandbox import (
 from dsh.errors import CompositionError
 from dsh.kernel import Context
 from dsh.session.log import Session
+from dsh.session.store import SESSION_DISPOSED
 
 inject = [SANDBOX]
 provide = [SANDBOX_POLICY]
@@ -193,6 +194,7 @@ async def apply(ctx: Context, config: Config) -> None:
     except SandboxUnavailable as error:
         raise CompositionError(error.message, hint=error.hint) from None
     ctx.provide(SANDBOX_POLICY, service)
+    ctx.on(SESSION_DISPOSED, lambda session: scratch.drop_session(session.id))
 
     def policy_text(prompt: PromptContext) -> str | None:
         return describe(service.resolve(prompt.session)) if prompt.session is not None else None

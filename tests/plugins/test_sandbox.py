@@ -182,6 +182,20 @@ async def test_bubblewrap_is_believed_only_when_it_shows_that_it_works(
     assert reason in report.reason
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has a capability to keep")
+@aio
+async def test_bubblewrap_that_leaves_root_its_capabilities_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where there is no `mount` to try it with."""
+    run = 'while [ "$1" != -- ]; do shift; done; shift 2; PATH=/nonexistent /bin/sh "$@"'
+    bwrap_that(tmp_path, monkeypatch, run)
+    async with prober() as probing:
+        report = await Bwrap().probe(probing)
+
+    assert report.enforcement is None and "a remount succeeds" in report.reason
+
+
 @aio
 async def test_a_missing_bubblewrap_is_told_with_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     async with prober() as probing:

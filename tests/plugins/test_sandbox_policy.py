@@ -11,8 +11,9 @@ from dsh.capabilities import scratch
 from dsh.capabilities.local_fs.fence import may_change
 from dsh.capabilities.sandbox import SANDBOX_MODES, SANDBOX_POLICY, SandboxMode, SandboxPolicy
 from dsh.errors import CompositionError
-from dsh.kernel import Context, ValidationError
+from dsh.kernel import Context, ScopeTarget, ValidationError
 from dsh.plugins import approval, sandbox_policy
+from dsh.session.store import SESSION_DISPOSED
 from tests.aio import aio
 from tests.plugins.prompt import told
 from tests.sandboxes import any_sandbox, no_sandbox
@@ -161,6 +162,18 @@ async def test_a_session_has_one_temporary_folder_of_its_own_in_every_mode() -> 
     assert folder == str(scratch.session_folder("one")) == service.resolve(one, "read-only").temp_folder
     assert folder != service.resolve(other).temp_folder
     assert Path(str(folder)).stat().st_mode & 0o777 == 0o700
+    await ctx.dispose()
+
+
+@aio
+async def test_the_folder_of_a_session_goes_with_it() -> None:
+    ctx, service = await mounted()
+    one, other = StandInAgent(ctx, "one").session, StandInAgent(ctx, "other").session
+    gone, kept = (Path(str(service.resolve(session).temp_folder)) for session in (one, other))
+
+    ctx.emit(SESSION_DISPOSED, one, subject=ScopeTarget(None))
+
+    assert not gone.exists() and kept.is_dir()
     await ctx.dispose()
 
 
