@@ -13,10 +13,13 @@ from typing import Any
 import pytest
 
 from dsh.capabilities import launcher
-from dsh.capabilities.sandbox import SandboxUnavailable
+from dsh.capabilities.sandbox import BackendReport, SandboxPolicy, SandboxUnavailable
 from dsh.capabilities.shell import SHELL, Shell, ShellRequest
+from dsh.capabilities.subprocess import SUBPROCESS
 from dsh.kernel import Context
 from dsh.plugins import bash_sandbox, sandbox, sandbox_policy, subprocess
+from dsh.plugins.sandbox.backend import Prober
+from dsh.plugins.sandbox.landlock import Landlock
 from tests.aio import aio
 
 RUN = 'while [ "$1" != -- ]; do shift; done; shift; "$@"; code=$?'
@@ -27,6 +30,7 @@ TOLD
 {RUN}; echo "{{\\"exit-code\\": $code}}" >&$fd; exit $code
 """
 """Plays bubblewrap: believed when it is tried, then says `TOLD`, runs the command and tells of its end."""
+FIND = 'args=("$@"); for at in "${!args[@]}"; do [ "${args[at]}" = --status ] && FD=${args[at+1]}; done'
 LAUNCHER = f"""
 for word; do [ "$word" = --probe ] && {{ echo 'landlock: ABI 6' && echo ready >&$FD; exit; }}; done
 TOLD
@@ -177,3 +181,49 @@ async def test_nothing_that_works_is_an_error_before_anything_runs(
             await shell_.run(ShellRequest(command=": > ran", workdir=str(tmp_path)))
 
     assert Path(f"{mute}.ran").exists() and not (tmp_path / "ran").exists()
+
+
+@asynccontextmanager
+async def landlock_that(
+    answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[Landlock, BackendReport]]:
+    """The backend, tried over a launcher that gives this answer."""
+    played = script(tmp_path / "launch", f"{FIND}; echo '{answer}'; echo ready >&$FD")
+    monkeypatch.setattr(launcher, "_program", lambda: [played])
+    ctx = Context()
+    try:
+        await ctx.plugin(subprocess)
+        service, backend = ctx.get(SUBPROCESS), Landlock()
+        assert service is not None
+        yield backend, await backend.probe(Prober(service, 10_000))
+    finally:
+        await ctx.dispose()
+
+
+@pytest.mark.parametrize("answer", ["landlock: ABI 0", "landlock: ABI -1", "landlock: ABI x", "7 of 8", ""])
+@aio
+async def test_landlock_is_believed_only_when_it_names_its_version(
+    answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with landlock_that(answer, tmp_path, monkeypatch) as (_, report):
+        assert report.enforcement is None and report.hint
+
+
+@pytest.mark.parametrize("abi", [1, 2, 3, 4, 5, 6, 7, 12])
+@aio
+async def test_what_a_version_of_landlock_lacks_is_told(
+    abi: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with landlock_that(f"landlock: ABI {abi}", tmp_path, monkeypatch) as (backend, report):
+        told = {words for words in ("moved", "emptied", "devices", "signals") if words in report.reason}
+        closed = SandboxPolicy("read-only", "/", is_network_open=False)
+        if abi < 4:
+            with pytest.raises(SandboxUnavailable, match=f"before ABI 4, this is {abi}"):
+                backend.confine(["true"], closed, cwd=None, status_fd=None)
+        else:
+            confined = backend.confine(["true"], closed, cwd=None, status_fd=None)
+            assert "--no-network" in confined.argv and confined.status == "none"
+
+    lacking = {"moved": 2, "emptied": 3, "devices": 5, "signals": 6}
+    assert report.enforcement == "partial"
+    assert told == {words for words, since in lacking.items() if abi < since}
