@@ -55,7 +55,7 @@ class _Seen:
         """The last logged version of each file."""
         for event in session.select(OBSERVATION):
             match event.data:
-                case {"targetKey": str(key), "version": str(version)} if key and version:
+                case {"targetKey": str(key), "version": str(version)}:
                     self.logged[key] = version
                 case _:  # ignorable: another program may mean something else by it
                     continue

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from dsh.capabilities.fs import FsError
+from dsh.capabilities.local_fs.provider import LocalFileSystem
 from dsh.plugins import fs_local, fs_observation_policy, tool_fs
 from dsh.session.header import SessionHeader
 from dsh.session.log import Session
@@ -223,6 +225,25 @@ async def test_what_has_changed_meanwhile_was_not_seen(tmp_path: Path) -> None:
         assert not made.is_error, text_of(made)
 
     assert (tmp_path / "f").read_text() == "old too"
+
+
+@aio
+async def test_what_can_no_longer_be_looked_at_was_not_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def denied(*_: object, **__: object) -> None:
+        raise FsError("FS_PERMISSION_DENIED", "no")
+
+    (tmp_path / "f").write_text("old")
+    async with mounted(tmp_path) as kit:
+        await kit.run("read", file_path="f")
+        later = await as_resumed(kit)
+        monkeypatch.setattr(LocalFileSystem, "stat", denied)
+
+        result = await kit.run("edit", owner=later, file_path="f", old_string="old", new_string="x")
+
+    assert isinstance(result, ToolFailure)
+    assert result.code == "FS_NOT_OBSERVED"
 
 
 @aio
