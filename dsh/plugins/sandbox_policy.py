@@ -185,10 +185,20 @@ def _refuse_what_hides_too_much(policy: SandboxPolicy) -> None:
                 )
 
 
-async def apply(ctx: Context, config: Config) -> None:
-    service = SandboxPolicies(config, ctx.use(SANDBOX))
+def policies_of(config: Config, sandbox: Sandbox) -> SandboxPolicies:
+    """The service of a row.
+
+    Raises:
+        CompositionError: what a session needs would be hidden.
+    """
+    service = SandboxPolicies(config, sandbox)
     if config.hidden_paths and config.mode != "danger-full-access":
         _refuse_what_hides_too_much(service.resolve())
+    return service
+
+
+async def apply(ctx: Context, config: Config) -> None:
+    service = policies_of(config, ctx.use(SANDBOX))
     try:
         await ctx.use(SANDBOX).require(config.mode)
     except SandboxUnavailable as error:

@@ -71,6 +71,26 @@ def test_a_mode_that_nothing_keeps_is_exit_1(space: Workspace, tools: Path) -> N
     assert "  failed   mode " in as_text.stdout and "hint: " in as_text.stdout
 
 
+def test_what_a_run_would_start_with_is_no_failure(space: Workspace, tools: Path) -> None:
+    bwrap(tools, BROKEN)
+    space.write("p.yml", "- {id: sandbox, merge: {requireFull: true, checkAtStart: false}}\n")
+
+    done = space.run("doctor", "--patch", "p.yml", "--json")
+
+    mode = found(done)["mode"]
+    assert (done.code, mode["status"]) == (0, "warning")
+    assert mode["detail"].startswith("commands will be refused: no sandbox here can keep mode")
+
+
+def test_a_workspace_that_would_be_hidden_is_a_finding(space: Workspace) -> None:
+    space.write("p.yml", f"- {{id: sandbox-policy, merge: {{hiddenPaths: ['{space.work.parent}']}}}}\n")
+
+    done = space.run("doctor", "--patch", "p.yml", "--json")
+
+    assert done.code == 1 and found(done)["mode"]["detail"].startswith("hiddenPaths: in ")
+    assert "hide only what is not needed" in found(done)["mode"]["hint"]
+
+
 def test_full_access_needs_no_sandbox(space: Workspace, tools: Path) -> None:
     bwrap(tools, BROKEN)
     space.write("p.yml", "- {id: sandbox, merge: {requireFull: true}}\n")

@@ -28,10 +28,11 @@ async def examine(surroundings: Surroundings) -> list[Finding]:
         findings = [_backend(report) for report in await service.backends()]
         if policy is not None:
             try:
-                mode = surroundings.config(policy, ctx).mode
+                wanted = surroundings.config(policy, ctx)
+                sandbox_policy.policies_of(wanted, service)
             except DshError as error:
                 return [*findings, failed(CHECK, MODE, error)]
-            findings.append(await _mode(service, mode))
+            findings.append(await _mode(service, wanted.mode, stops_start=config.check_at_start))
         return findings
     finally:
         await ctx.dispose()
@@ -44,11 +45,13 @@ def _backend(report: BackendReport) -> Finding:
     return Finding(CHECK, report.name, "ok", f"works, {report.enforcement}{reason}")
 
 
-async def _mode(service: Sandbox, mode: SandboxMode) -> Finding:
+async def _mode(service: Sandbox, mode: SandboxMode, *, stops_start: bool) -> Finding:
     if mode == FULL_ACCESS:
         return Finding(CHECK, MODE, "ok", f"{mode}: nothing is confined in new sessions")
     try:
         chosen = await service.chosen(mode)
     except SandboxUnavailable as error:
-        return failed(CHECK, MODE, error)
+        if stops_start:
+            return failed(CHECK, MODE, error)
+        return Finding(CHECK, MODE, "warning", f"commands will be refused: {error.message}", error.hint)
     return Finding(CHECK, MODE, "ok", f"{mode}, kept by {chosen}")
