@@ -101,6 +101,20 @@ async def test_an_ancestor_that_becomes_a_link_after_resolving_is_denied(
 
 
 @aio
+async def test_what_is_judged_is_what_is_written(tmp_path: Path) -> None:
+    """A folder that leads elsewhere within the workspace by now."""
+    (tmp_path / "d").mkdir()
+    (tmp_path / "e").mkdir()
+    async with mounted(tmp_path, ROWS, policy=FixedPolicy("workspace-write", str(tmp_path))) as kit:
+        target = await kit.fs.resolve(str(tmp_path / "d" / "f"))
+        (tmp_path / "d").rmdir()
+        (tmp_path / "d").symlink_to("e")
+        await kit.fs.write_text(target, "x")
+
+    assert (tmp_path / "e" / "f").read_text() == "x"
+
+
+@aio
 async def test_a_workspace_given_through_a_link_is_allowed(outside: Path) -> None:
     (outside / "real").mkdir()
     (outside / "alias").symlink_to("real")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dsh.capabilities.fs import FsError
 from dsh.capabilities.sandbox import SandboxMode, SandboxPolicy
 from dsh.plugins import fs_observation_policy, fs_sandbox, tool_fs, tool_str_replace_editor
 from dsh.session.log import Session
@@ -228,6 +229,9 @@ async def test_what_the_policy_hides_is_neither_read_nor_written(tmp_path: Path,
             create = {"command": "create", "path": str(tmp_path / path), "file_text": "x"}
             denied.append(await kit.text("str_replace_editor", **create))
             assert await kit.code("write", file_path=path, content="x") == "FS_SANDBOX_DENIED"
+        with pytest.raises(FsError) as caught:  # whoever asks without a policy of a session's
+            await kit.fs.read_text(await kit.fs.resolve(str(tmp_path / "link")))
+        assert caught.value.code == "FS_SANDBOX_DENIED"
         assert "1: plain" in await kit.text("read", file_path="keys2")
         listed = await kit.text("str_replace_editor", command="view", path=str(tmp_path))
 
