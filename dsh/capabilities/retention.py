@@ -4,21 +4,7 @@ Texts are measured in UTF-8 and cut between characters, so that no cut ever show
 valid Unicode (`dsh.unicode.valid`).
 """
 
-from collections.abc import Iterable
-from itertools import islice
-from typing import Generic, TypeVar
-
 import msgspec
-
-T = TypeVar("T")
-
-
-class KeptItems(msgspec.Struct, Generic[T], frozen=True):
-    """The first items of a list."""
-
-    items: tuple[T, ...]
-    omitted: int
-    """How many came after them."""
 
 
 class KeptText(msgspec.Struct, frozen=True):
@@ -28,13 +14,6 @@ class KeptText(msgspec.Struct, frozen=True):
     tail: str
     omitted_bytes: int
     """Between them, as UTF-8."""
-
-
-def first_items(items: Iterable[T], max_items: int) -> KeptItems[T]:
-    """The first items. The rest is counted, not held."""
-    source = iter(items)
-    kept = tuple(islice(source, max_items))
-    return KeptItems(kept, sum(1 for _ in source))
 
 
 def size_of(text: str) -> int:

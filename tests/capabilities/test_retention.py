@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsh.capabilities.retention import both_ends, first_items, head, head_tail, size_of, tail
+from dsh.capabilities.retention import both_ends, head, head_tail, size_of, tail
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("aé漢🙂"), max_size=60)
 SIZE = st.integers(0, 80)
@@ -59,11 +59,3 @@ def test_half_of_the_room_is_for_each_end(text: str, room: int, expected: tuple[
     kept = head_tail(text, room)
 
     assert (kept.head, kept.tail, kept.omitted_bytes) == expected
-
-
-@pytest.mark.parametrize(("count", "room", "omitted"), [(0, 3, 0), (3, 3, 0), (4, 3, 1), (5, 0, 5)])
-def test_the_first_items_are_kept_and_the_rest_is_counted(count: int, room: int, omitted: int) -> None:
-    kept = first_items(iter(range(count)), room)
-
-    assert kept.items == tuple(range(count))[:room]
-    assert kept.omitted == omitted

@@ -51,9 +51,12 @@ def glob_tool(ctx: Context, program: SearchProgram, config: Config) -> ToolDefin
         hidden = await asyncio.to_thread(hidden_below, policy_of(ctx, execution), root, cwd)
         within = await allowed(program, args, root, cwd, signal)
         found = await program.paths(glob_arguments(pattern, args), root, cwd, signal, cut_at)
-        admitted = [path for path in found.paths if hidden.admits(path) and within.admits(path)]
-        paths = await asyncio.to_thread(newest_first, admitted, cwd)
-        value = {"root": shown_path(root, cwd), "paths": [shown_path(path, cwd) for path in paths]}
+
+        def listed() -> list[str]:
+            admitted = [path for path in found.paths if hidden.admits(path) and within.admits(path)]
+            return [shown_path(path, cwd) for path in newest_first(admitted, cwd)]
+
+        value = {"root": shown_path(root, cwd), "paths": await asyncio.to_thread(listed)}
         notes = list(dict.fromkeys([*found.notes, *within.notes, *hidden.notes]))
         return value | ({"notes": notes} if notes else {})
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from dsh.capabilities.retention import head
 from dsh.plugins.tool_fs_search.error import SearchError
 from dsh.plugins.tool_fs_search.place import shown_path
 
@@ -64,10 +65,8 @@ def _found(data: Mapping[str, Any], cwd: str) -> tuple[str, dict[str, Any]]:
 
 def cut_line(line: str, max_bytes: int) -> str:
     """The line, cut between characters and marked as such when it is longer than `max_bytes`."""
-    data = line.encode("utf-8", "surrogatepass")
-    if len(data) <= max_bytes:
-        return line
-    return data[:max_bytes].decode("utf-8", "ignore") + " (line truncated)"
+    kept = head(line, max_bytes)
+    return kept.head + " (line truncated)" if kept.omitted_bytes else line
 
 
 def by_file(matches: Sequence[Found], max_bytes: int) -> list[dict[str, Any]]:

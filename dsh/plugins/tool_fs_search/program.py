@@ -161,7 +161,7 @@ class SearchProgram:
         """
         listing = ["--files", "--null", *arguments]
         output = await self.run(listing, path, cwd, signal, cut_at, record_end=b"\0")
-        return Paths([os.fsdecode(name) for name in output.stdout.split(b"\0") if name], output.notes)
+        return Paths(await asyncio.to_thread(_names, output.stdout), output.notes)
 
     async def _printed(self, process: ProcessHandle, cut_at: float) -> "_Printed":
         """What it prints until it ends; it is ended where that is too much or takes too long."""
@@ -191,6 +191,10 @@ class SearchProgram:
         finally:
             timer.cancel()
         return _Printed(b"".join(pieces), status, is_cut, is_too_much)
+
+
+def _names(stdout: bytes) -> list[str]:
+    return [os.fsdecode(name) for name in stdout.split(b"\0") if name]
 
 
 class _Printed(msgspec.Struct, frozen=True):
