@@ -10,7 +10,7 @@ died; if it is gone since, what is in its session is ours too. What made itself 
 
 The guard takes about a megabyte and starts with the first child, in less than a millisecond. It leads its own
 session, holds no stream of ours and no secret, and is ended and waited for at the interpreter's exit. Only
-Linux has what it needs. A child without the launcher is not guarded in the instant until it has been told.
+Linux has what it needs.
 """
 
 import atexit
@@ -24,12 +24,13 @@ SHELL = "/bin/sh"
 MOST_TOLD = 64
 """Members that are named to the guard; a line that is longer than the pipe takes at once could be torn."""
 ROUNDS = 20
-"""How often the guard looks again for what was just being started."""
+"""How often the guard looks at most. What was being started while it looked is seen the next time."""
 
 SCRIPT = f"""
 trap '' HUP INT QUIT TERM
-live=
+live= pipe=
 while read -r session members; do
+  if [ "$session" = pipe ]; then pipe=$members; continue; fi
   rest=
   for each in $live; do [ "$each" = "$session" ] || rest="$rest $each"; done
   live=$rest
@@ -43,23 +44,30 @@ look() {{
   [ "$start" ]
 }}
 ours=' '
+while read -r row; do
+  case $row in *" -> pipe:[$pipe]") ;; *) continue ;; esac
+  each=${{row##* /proc/}}
+  look "${{each%%/*}}" && [ "$session" -gt 1 ] && [ "$session" != "$1" ] && ours="$ours$session "
+done << END
+$([ "$pipe" ] && ls -l /proc/[0-9]*/fd/1)
+END
 for each in $live; do
   eval "set -- \\$of_$each"
-  if [ "$1" = "$each" ] && ! look "$each"; then ours="$ours$each "; fi
+  if [ "$1" = "$each" ] && {{ ! look "$each" || [ "$start" = "$2" ]; }}; then ours="$ours$each "; fi
   while [ "$2" ]; do
     if look "$1" && [ "$session" = "$each" ] && [ "$start" = "$2" ]; then ours="$ours$each "; break; fi
     shift 2
   done
 done
-left={ROUNDS}
-while [ "$left" != 0 ] && [ "$ours" != ' ' ]; do
-  left=$((left - 1)) found=
+left={ROUNDS} empty=0
+while [ "$left" != 0 ] && [ "$empty" != 2 ] && [ "$ours" != ' ' ]; do
+  left=$((left - 1)) empty=$((empty + 1))
+  for each in $ours; do kill -s KILL -- "-$each"; done
   for each in /proc/[0-9]*; do
     look "${{each#/proc/}}" || continue
     case $state in [ZX]*) continue ;; esac
-    case $ours in *" $session "*) found=1; kill -s KILL -- "-$group" ;; esac
+    case $ours in *" $session "*) empty=0; kill -s KILL -- "-$group" ;; esac
   done
-  [ "$found" ] || break
 done
 """
 
@@ -75,7 +83,7 @@ def start() -> None:
         return
     try:
         _running = subprocess.Popen(
-            [SHELL, "-c", SCRIPT],
+            [SHELL, "-c", SCRIPT, "guard", str(os.getsid(0))],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -90,6 +98,15 @@ def start() -> None:
         _running = None
     for line in tuple(_told.values()):
         _tell(line)
+
+
+def expect(stdout: int) -> None:
+    """A child is about to be started whose output is this pipe: end it, too, if we die before it is watched.
+
+    The guard does not see us end before the child runs its program, in its own session: until then it holds
+    our side of the guard's pipe.
+    """
+    _tell(f"pipe {os.fstat(stdout).st_ino}\n")
 
 
 def watch(session: int, members: Iterable[tuple[str, int]]) -> None:

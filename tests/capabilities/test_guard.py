@@ -106,6 +106,23 @@ def test_what_outlived_its_command_ends_with_the_program(programs: list[Program]
     assert is_gone(pids[0])
 
 
+def test_a_child_that_is_not_told_yet_is_known_by_its_output(programs: list[Program]) -> None:
+    body = (
+        "there, ours = os.pipe()\nguard.expect(ours)\n"
+        "command = ['bash', '-c', 'sleep 300 & echo $! >&2; wait']\n"
+        "popen = subprocess.Popen(command, stdout=ours, stderr=subprocess.PIPE, start_new_session=True)\n"
+        "child = popen.stderr.readline().decode().strip()\nos.kill(popen.pid, 9)\n"
+        "stranger = subprocess.Popen(['sleep', '300'], start_new_session=True)\n"
+        "near = subprocess.Popen(['sleep', '300'], stdout=ours)\n"
+        "print(child, stranger.pid, near.pid, sep='\\n')\n"
+    )
+    _, (child, *others) = killed(programs, body, 3)
+    assert is_gone(child)
+    assert all(is_running(pid) for pid in others)
+    for pid in others:
+        os.kill(pid, signal.SIGKILL)
+
+
 def test_what_made_a_session_of_its_own_lives_on(programs: list[Program]) -> None:
     body = "popen, _ = begin('setsid sleep 300 & echo $!; wait')\nprint(named(popen))\n"
     program = Program(body)

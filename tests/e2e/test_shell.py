@@ -3,6 +3,7 @@
 import random
 import re
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from dsh.testing.workspace import Workspace, finish, log_rows, log_text
 from tests.e2e.model import Model
 from tests.e2e.reply import bash, text
+from tests.leftovers import MARK, left_over
 from tests.process import is_gone, wait_until
 
 Answering = Callable[..., Model]
@@ -59,13 +61,12 @@ def unless_unconfined(space: Workspace, mode: str) -> None:
 def test_a_signal_in_a_call_ends_the_command(
     space: Workspace, answering: Answering, mode: str, number: signal.Signals, code: int
 ) -> None:
-    """HL-05. A kill that cannot be heard leaves no leader of a command either."""
+    """HL-05, and the kill that cannot be heard."""
     unless_unconfined(space, mode)
     seconds = some_time()
-    inner = "exec" if number == signal.SIGKILL else "(sleep 300 &);"
-    answering(bash(f"{inner} sleep {seconds}"), text("never"))
+    answering(bash(f"(sleep {seconds} &); sleep {seconds}"), text("never"))
     process = space.start("run", "x", env={"DSH_PERMISSION_MODE": mode})
-    wait_until(lambda: sleeping(seconds), process)
+    wait_until(lambda: len(sleeping(seconds)) == 2, process)
     children = sleeping(seconds)
 
     process.send_signal(number)
@@ -139,13 +140,54 @@ def test_a_shell_that_lives_on_in_a_run(space: Workspace, answering: Answering, 
 
 def test_a_killed_run_leaves_no_shell_that_lives_on(space: Workspace, answering: Answering) -> None:
     space.write("persistent.yml", PERSISTENT)
-    answering(bash("echo $$ > shell.pid.part; mv shell.pid.part shell.pid; sleep 300"), text("never"))
+    seconds = some_time()
+    answering(
+        bash(f"(set -m; sleep {seconds} & sleep {seconds} & echo made > here); sleep 300"), text("never")
+    )
     process = space.start(
         "run", "--patch", "persistent.yml", "x", env={"DSH_PERMISSION_MODE": "danger-full-access"}
     )
-    wait_until(lambda: (space.work / "shell.pid").exists(), process)
+    wait_until(lambda: len(sleeping(seconds)) == 2 and (space.work / "here").exists(), process)
+    children = sleeping(seconds)
 
     process.kill()
     process.communicate()
 
-    assert is_gone(int((space.work / "shell.pid").read_text()))
+    assert all(map(is_gone, children))
+
+
+@pytest.mark.parametrize("mode", MODES[:2])
+def test_what_outlived_its_command_ends_with_a_killed_run(
+    space: Workspace, answering: Answering, mode: str
+) -> None:
+    """SH-01, and whatever group or descriptor it holds."""
+    unless_unconfined(space, mode)
+    seconds = some_time()
+    answering(bash(f"sleep {seconds} & (sleep {seconds} >/dev/null 2>&1 &)"), bash("touch here; sleep 300"))
+    process = space.start("run", "x", env={"DSH_PERMISSION_MODE": mode})
+    wait_until((space.work / "here").exists, process)
+    children = sleeping(seconds)
+
+    process.kill()
+    process.communicate()
+
+    assert len(children) == (2 if mode == "danger-full-access" else 0)
+    assert all(map(is_gone, children))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wait_ms", range(0, 36, 3))
+def test_a_run_killed_while_a_command_starts_leaves_nothing(
+    space: Workspace, answering: Answering, wait_ms: int
+) -> None:
+    """A runner may be caught between its halves, a launcher before it has heard whose child it is."""
+    mark = f"{MARK}-{random.randrange(10**12)}"
+    model = answering(bash("sleep 300"), text("never"))
+    process = space.start("run", "x", env={MARK: mark})
+    wait_until(model.bodies, process)
+    time.sleep(wait_ms / 1000)
+
+    process.kill()
+    process.communicate()
+
+    assert not left_over(mark)

@@ -10,7 +10,7 @@ import sys
 import termios
 from pathlib import Path
 
-from dsh.capabilities import launcher
+from dsh.capabilities import guard, launcher
 from dsh.capabilities.subprocess import SpawnError, SpawnSpec, TerminalSpec
 
 HAS_LAUNCHER = sys.platform == "linux"
@@ -92,20 +92,29 @@ def failure(report: int) -> str | None:
 def _popen(
     spec: SpawnSpec, argv: list[str], env: dict[str, str], pass_fds: tuple[int, ...]
 ) -> subprocess.Popen[bytes]:
+    ours = theirs = None
     try:
-        return subprocess.Popen(
+        ours, theirs = os.pipe()
+        guard.expect(theirs)
+        popen = subprocess.Popen(
             argv,
             cwd=spec.cwd,
             env=env,
             stdin=subprocess.DEVNULL if spec.stdin == "ignore" else subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            stdout=theirs,
             stderr=subprocess.PIPE,
             start_new_session=True,
             bufsize=0,
             pass_fds=pass_fds,
         )
+        popen.stdout, ours = os.fdopen(ours, "rb", buffering=0), None
+        return popen
     except (OSError, ValueError) as error:
         raise _error(spec, _why(error, spec)) from error
+    finally:
+        for fd in (ours, theirs):
+            if fd is not None:
+                os.close(fd)
 
 
 def _check_program(spec: SpawnSpec | TerminalSpec, env: dict[str, str]) -> None:
