@@ -418,6 +418,20 @@ async def test_what_is_left_in_the_background_is_told(
     assert (none.ended_children, none.left_running) == (False, False)
 
 
+@aio
+async def test_what_bash_reads_at_its_start_is_read_once(
+    who: str, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the command's shell, not by one around it."""
+    with user(who, monkeypatch), place() as here:
+        (here.ws / "env").write_text("echo read\n")
+        monkeypatch.setenv("BASH_ENV", str(here.ws / "env"))
+        async with walls(backend, monkeypatch, workspaceRoot=str(here.ws)) as shell:
+            result = await shell.run("echo ran", str(here.ws))
+
+    assert result.stdout.text == "read\nran\n"
+
+
 @pytest.mark.parametrize(("command", "code"), [("exit 7", 7), ("exit 125", 125), ("exit 255", 255)])
 @aio
 async def test_exit_codes_are_true(
