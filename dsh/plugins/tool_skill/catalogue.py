@@ -51,7 +51,7 @@ class Catalogue(NamedTuple):
         return user_message(self._text(is_update), source | {"entries": list(self.entries)})
 
     def _text(self, is_update: bool) -> str:
-        if not self.entries:
+        if not self.entries and not self.left_out:
             return f"<system-reminder>\n{EMPTY}\n</system-reminder>"
         lines = [_line(entry) for entry in self.entries]
         if self.left_out:
