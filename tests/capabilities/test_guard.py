@@ -4,9 +4,11 @@ Each test kills a program that has started children through `ProcessGroup`, as t
 """
 
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -141,6 +143,11 @@ def test_what_made_a_session_of_its_own_lives_on(programs: list[Program]) -> Non
         pytest.param("guard.watch({pid}, [('{pid}', 1)])", id="another start time"),
         pytest.param("guard.watch({pid}, [('1', 1), ('{pid}', 1)])", id="members that are gone"),
         pytest.param("ProcessGroup({pid}); guard.forget({pid})", id="taken back"),
+        pytest.param(
+            "me = open('/proc/self/stat').read().rpartition(')')[2].split()[19]\n"
+            "_, group = begin('exec sleep 300')\nguard.watch({pid}, [(str(group.pgid), int(me))])",
+            id="a member with another start time",
+        ),
     ],
 )
 def test_a_number_that_is_another_s_by_now_is_left_alone(programs: list[Program], told: str) -> None:
@@ -162,6 +169,15 @@ def test_a_child_that_only_shares_a_session_with_others_is_not_told(programs: li
     finally:
         other.kill()
         other.wait()
+
+
+def test_one_that_is_over_takes_no_other_from_the_guard(programs: list[Program]) -> None:
+    body = (
+        "first, one = begin('sleep 300 & echo $!; wait')\nsecond, two = begin('sleep 300')\n"
+        "guard.forget(two.pgid)\nos.killpg(two.pgid, 9)\nprint(named(first))\n"
+    )
+    _, (pid,) = killed(programs, body, 1)
+    assert is_gone(pid)
 
 
 def test_a_guard_that_was_killed_is_replaced_and_told_again(programs: list[Program]) -> None:
@@ -190,7 +206,11 @@ def test_it_holds_nothing_of_the_program_and_heeds_no_signal_of_a_terminal(progr
     assert {link for link in held if not link.startswith("pipe:")} == {"/dev/null"}
     assert len(held) == 2
     assert Path(f"/proc/{program.guard}/environ").read_bytes() == b""
+    status = Path(f"/proc/{program.guard}/status")
+    mask = re.compile(r"SigIgn:\s*(\w+)")  # until it has come to listening
+    wait_until(lambda: (found := mask.search(status.read_text())) and int(found[1], 16) & 0x4007 == 0x4007)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         os.kill(program.guard, number)
+    time.sleep(0.1)
     assert os.getsid(program.guard) == program.guard
     assert is_running(program.guard)
