@@ -8,8 +8,8 @@ import asyncio
 import contextlib
 import math
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -51,7 +51,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
     max_concurrent_jobs_per_owner: Amount = 10
     """How many jobs of an agent may run at once."""
     max_finished_jobs_per_owner: Amount = 100
-    """How many ended jobs of an agent stay readable; the oldest go first."""
+    """How many ended jobs of an agent stay readable; those that ended first go first."""
 
 
 class _Record:
@@ -79,16 +79,14 @@ class _Owned:
     """The jobs of one owner, or those of nobody. `bond` ends them with their owner."""
 
     def __init__(self) -> None:
-        self.records: list[_Record] = []
+        self.live: dict[str, _Record] = {}
+        self.over: deque[str] = deque()
+        """Ids, in the order of their ends."""
         self.starting = 0
         self.is_closed = False
         self.bond: Effect | None = None
         self.none_starts = asyncio.Event()
         self.none_starts.set()
-
-    @property
-    def live(self) -> list[_Record]:
-        return [record for record in self.records if not record.job.is_over]
 
 
 class JobRegistry(Service):
@@ -144,7 +142,9 @@ class JobRegistry(Service):
 
     def _owned_by(self, owner: AgentRef | None) -> _Owned:
         owned = self._owners.get(owner)
-        if owned is not None and not owned.is_closed:
+        if owned is not None:
+            if owned.is_closed:
+                raise _ended(owner)
             return owned
         owned = _Owned()
         if owner is not None:
@@ -160,8 +160,9 @@ class JobRegistry(Service):
     async def _undo_start(self, spec: JobSpec, hooks: JobHooks) -> None:
         """The owner has gone while the work began."""
         with contextlib.suppress(Exception):
-            hooks.cancel(OWNER_ENDED)
-        await asyncio.wait((asyncio.ensure_future(_outcome(hooks, spec.kind)),), timeout=self._end_s)
+            _cancel(hooks, OWNER_ENDED, f"a {spec.kind} job")
+        end = self.owner_ctx.kernel.keep(_outcome(hooks, spec.kind), f"end of a {spec.kind} job")
+        await asyncio.wait((end,), timeout=self._end_s)
         raise JobError(f"the {spec.kind} job was ended at once: its owner has ended")
 
     def _enter(self, spec: JobSpec, owned: _Owned, hooks: JobHooks) -> Job:
@@ -176,8 +177,7 @@ class JobRegistry(Service):
             output_limit_bytes=spec.output_limit_bytes,
         )
         record = _Record(job, spec.owner, hooks)
-        self._records[job.id] = record
-        owned.records.append(record)
+        self._records[job.id] = owned.live[job.id] = record
         self.owner_ctx.kernel.keep(self._follow(record), f"job {job.id}")
         self._tell_change(record)
         return job
@@ -204,9 +204,10 @@ class JobRegistry(Service):
     def kill(self, job_id: str, caller: str | None, reason: str | None = None) -> Job:
         record = self._find(job_id, caller)
         if not record.job.is_over:
-            _cancel(record, reason)
-            if not record.job.is_over:
-                record.change(status="stopping", reported=True)
+            _cancel(record.hooks, reason, f"job {job_id}")
+            is_news = record.job.status != "stopping"
+            record.change(status="stopping", reported=True)
+            if is_news:
                 self._tell_change(record)
         return record.job
 
@@ -266,7 +267,7 @@ class JobRegistry(Service):
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
-        self._forget_oldest(self._owners.get(record.owner))
+        self._forget_oldest(record)
         self._tell_change(record)
         subject = JobSubject(record.job, record.owner)
         self.owner_ctx.emit(JOBS_SETTLED, subject, subject=ScopeTarget(record.owner))
@@ -275,16 +276,13 @@ class JobRegistry(Service):
         subject = JobSubject(record.job, record.owner)
         self.owner_ctx.emit(JOBS_CHANGED, subject, subject=ScopeTarget(record.owner))
 
-    def _forget_oldest(self, owned: _Owned | None) -> None:
-        if owned is None:
-            return
-        over = [record for record in owned.records if record.job.is_over]
-        self._drop(owned, over[: max(len(over) - self._config.max_finished_jobs_per_owner, 0)])
-
-    def _drop(self, owned: _Owned, records: Iterable[_Record]) -> None:
-        for record in records:
-            owned.records.remove(record)
-            del self._records[record.job.id]
+    def _forget_oldest(self, record: _Record) -> None:
+        """The job is over: it takes the place of the one that ended first, if too many are kept."""
+        owned = self._owners[record.owner]
+        del owned.live[record.job.id]
+        owned.over.append(record.job.id)
+        if len(owned.over) > self._config.max_finished_jobs_per_owner:
+            del self._records[owned.over.popleft()]
 
     async def _close_all(self) -> None:
         bonds = [owned.bond for owned in self._owners.values() if owned.bond is not None]
@@ -298,11 +296,11 @@ class JobRegistry(Service):
         if owned is None:
             return
         owned.is_closed = True
-        live = owned.live
+        live = tuple(owned.live.values())
         for record in live:
             record.change(reported=True)
             try:
-                _cancel(record, OWNER_ENDED)
+                _cancel(record.hooks, OWNER_ENDED, f"job {record.job.id}")
             except Exception as error:
                 detail = f"it could not be ended ({told(error)}); {ORPHANED}"
                 self._settle(record, JobOutcome("failed", detail))
@@ -315,9 +313,10 @@ class JobRegistry(Service):
                 end.cancel()
         for record in live:
             self._settle(record, JobOutcome("failed", f"it did not end within {self._end_s:g} s; {ORPHANED}"))
-        self._drop(owned, tuple(owned.records))
         if self._owners.get(owner) is owned:
             del self._owners[owner]
+            for job_id in owned.over:
+                del self._records[job_id]
 
 
 async def _outcome(hooks: JobHooks, name: str) -> JobOutcome:
@@ -331,19 +330,20 @@ async def _outcome(hooks: JobHooks, name: str) -> JobOutcome:
     return outcome
 
 
-def _cancel(record: _Record, reason: str | None) -> None:
+def _cancel(hooks: JobHooks, reason: str | None, name: str) -> None:
     try:
-        record.hooks.cancel(reason)
+        hooks.cancel(reason)
     except BaseException as raised:
-        raise contained(raised, f"the cancel of job {record.job.id}")  # noqa: B904 -- the same, or made of it
+        raise contained(raised, f"the cancel of {name}")  # noqa: B904 -- the same, or made of it
 
 
 def _is_open(job: Job, caller: str | None) -> bool:
     return job.owner_session is None or job.owner_session == caller
 
 
-def _ended(owner: AgentRef) -> JobError:
-    return JobError(f"agent {owner.id} has ended, it cannot start a job")
+def _ended(owner: AgentRef | None) -> JobError:
+    who = "row jobs" if owner is None else f"agent {owner.id}"
+    return JobError(f"{who} has ended, it cannot start a job")
 
 
 def apply(ctx: Context, config: Config) -> None:

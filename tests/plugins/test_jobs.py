@@ -458,3 +458,76 @@ async def test_only_so_many_ended_jobs_stay_readable() -> None:
             work.end()
             await soon()
         assert [job.id for job in held.list(None)] == [lasting.id, "bash-4", "bash-5"]
+
+
+@aio
+async def test_the_job_that_has_just_ended_is_readable_however_long_ago_it_began() -> None:
+    async with with_jobs(config={"maxFinishedJobsPerOwner": 2}) as running:
+        held, lasting = jobs_of(running.ctx), Work()
+        await held.start(lasting.spec())
+        for work in (Work(), Work()):
+            await held.start(work.spec())
+            work.end()
+            await soon()
+        wait = asyncio.ensure_future(held.wait("bash-1", 60_000, None))
+        await soon()
+        lasting.printed = "built"
+        lasting.end()
+        await wait
+        assert held.read("bash-1", None) == "built"
+        assert [job.id for job in held.list(None)] == ["bash-1", "bash-3"]
+
+
+@aio
+async def test_a_second_kill_asks_again_and_is_no_news() -> None:
+    async with with_jobs() as running:
+        held, work, told = jobs_of(running.ctx), Work(ends_on_cancel=False), list[str]()
+        await held.start(work.spec())
+        running.ctx.on(JOBS_CHANGED, lambda subject: told.append(subject.job.status))
+        for reason in ("enough", "really"):
+            assert held.kill("bash-1", None, reason).status == "stopping"
+        assert (work.cancels, told) == (["enough", "really"], ["stopping"])
+        work.end()
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no"), SystemExit(3)])
+@aio_in_virtual_time
+async def test_a_start_whose_owner_has_gone_is_refused_whatever_its_cancel_does(error: BaseException) -> None:
+    async with with_jobs() as running:
+        handle = await running.create()
+        held, work, gate = jobs_of(running.ctx), Work(), asyncio.Event()
+        work.cancel_failure = error
+
+        async def slowly() -> JobHooks:
+            await gate.wait()
+            return await work.run()
+
+        start = asyncio.ensure_future(held.start(work.spec(handle.agent, run=slowly)))
+        await soon()
+        ending = asyncio.ensure_future(handle.dispose())
+        await soon()
+        with pytest.raises(JobError, match="has ended"):
+            await held.start(Work().spec(handle.agent))
+        gate.set()
+        with pytest.raises(JobError, match="its owner has ended"):
+            await start
+        await ending
+        assert held.running() == ()
+        work.end()
+
+
+@aio
+async def test_nothing_of_nobody_s_starts_while_the_row_ends() -> None:
+    async with loop() as running:
+        row = running.ctx.plugin(jobs, {})
+        await settled(row)
+        held, work, late = jobs_of(running.ctx), Work(ends_on_cancel=False), Work()
+        held.attach()
+        await held.start(work.spec())
+        ending = asyncio.ensure_future(row.dispose())
+        await soon()
+        with pytest.raises(JobError, match="row jobs has ended"):
+            await held.start(late.spec())
+        work.end()
+        await ending
+        assert late.begun == 0
