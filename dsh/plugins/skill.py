@@ -46,9 +46,8 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
 
 
 class _Kept(NamedTuple):
-    """A snapshot and the revision that it was made at."""
+    """A snapshot of now: whatever changes the registry forgets all of them."""
 
-    revision: int
     snapshot: SkillSnapshot
     scope: object | None
     """Kept alive, so that its identity is nobody else's."""
@@ -118,14 +117,14 @@ class SkillRegistry(Service):
     async def snapshot(self, lookup: SkillLookup, *, is_fresh: bool = False) -> SkillSnapshot:
         state, place = self._state, (lookup.cwd, id(lookup.agent))
         kept = state.kept.get(place)
-        if kept is not None and kept.revision == state.revision and not is_fresh:
+        if kept is not None and not is_fresh:
             state.kept.move_to_end(place)
             return kept.snapshot
         for _ in range(2):
             revision = state.revision
             snapshot = await self._collected(lookup)
             if state.revision == revision:
-                state.kept[place] = _Kept(revision, snapshot, lookup.agent)
+                state.kept[place] = _Kept(snapshot, lookup.agent)
                 state.kept.move_to_end(place)
                 while len(state.kept) > self._config.collect_cache_max_entries:
                     state.kept.popitem(last=False)
@@ -135,7 +134,12 @@ class SkillRegistry(Service):
     async def get(self, name: str, lookup: SkillLookup) -> LoadedSkill | None:
         for is_fresh in (False, True):
             found = (await self.snapshot(lookup, is_fresh=is_fresh)).find(name)
-            loaded = None if found is None else await self._load(found, lookup)
+            try:
+                loaded = None if found is None else await self._load(found, lookup)
+            except SkillError:
+                if is_fresh:
+                    raise
+                continue
             if loaded is not None and loaded.skill.name == name:
                 return loaded
         return None

@@ -1,5 +1,6 @@
 """Reads the text of a skill's file: a YAML mapping between two lines `---`, then the instructions. Pure."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,6 +27,10 @@ _BOOLEANS = {
 }
 
 
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+"""A line with its end. Other characters that Unicode counts as ends of lines are text."""
+
+
 class NoSkill(Exception):
     """The text is not that of a skill; the words say why."""
 
@@ -40,7 +45,7 @@ def parse_skill(text: str, *, path: str, base: str, rank: int) -> LoadedSkill:
     Raises:
         NoSkill: the front matter is missing or wrong.
     """
-    lines = text.removeprefix("\ufeff").splitlines(keepends=True)
+    lines = _LINE.findall(text.removeprefix("\ufeff"))
     if not lines or lines[0].rstrip() != FENCE:
         raise NoSkill(f"its first line is not {FENCE}")
     end = next((at for at, line in enumerate(lines) if at and line.rstrip() == FENCE), None)

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from dsh.capabilities.fs import FileSystem, FsDirEntry, FsError, FsTarget
+from dsh.capabilities.fs import FileSystem, FsDirEntry, FsError, FsInfo, FsTarget
 from dsh.capabilities.skills import LoadedSkill, Skill, SkillList, SkillLookup
 from dsh.plugins.skill_filesystem.document import NoSkill, parse_skill
 from dsh.plugins.skill_filesystem.root import Root
@@ -40,6 +40,8 @@ class _Project:
     def __init__(self) -> None:
         self.files: dict[str, _Read] = {}
         self.roots: dict[Root, tuple[Skill, ...]] = {}
+        self.answer: SkillList | None = None
+        """What the last look came to."""
 
 
 class Scanner:
@@ -73,14 +75,14 @@ class Scanner:
         answers = await asyncio.gather(*(search.root(root) for root in roots))
         project.files = search.files
         skills = [skill for found, _ in answers for skill in found]
-        return SkillList(tuple(skills), all(is_complete for _, is_complete in answers))
+        project.answer = SkillList(tuple(skills), all(is_complete for _, is_complete in answers))
+        return project.answer
 
     def seen(self, cwd: str | None) -> SkillList | None:
-        """What was seen at the last look, None where there was none."""
+        """What was seen at the last look, None where there was none or it could not see all."""
         project = self._projects.get(cwd)
-        if project is None:
-            return None
-        return SkillList(tuple(skill for skills in project.roots.values() for skill in skills))
+        answer = None if project is None else project.answer
+        return answer if answer is not None and answer.is_complete else None
 
     async def load(self, fs: FileSystem, skill: Skill, lookup: SkillLookup) -> LoadedSkill | None:
         """The skill as its file says it now, None where the file is gone.
@@ -191,9 +193,8 @@ class _Search:
     async def _file(self, path: str, base: str, rank: int) -> tuple[Skill | None, bool]:
         """The skill of a file, None where it is none; and whether that is sure."""
         fs, lookup, before = self._fs, self._lookup, self._project.files.get(path)
-        problem: str | None = None
-        bad_since_s: float | None = None
-        skill: Skill | None = None
+        info: FsInfo | None = None
+        target: FsTarget | None = None
         try:
             target = await fs.resolve(path, signal=lookup.signal)
             info = await fs.stat(target, signal=lookup.signal, sandbox_policy=lookup.sandbox_policy)
@@ -206,14 +207,15 @@ class _Search:
             self.files[path] = _Read(info.version, loaded.skill, None)
             return loaded.skill, True
         except NoSkill as reason:
-            problem = str(reason)
+            problem, is_sure = str(reason), True
         except FsError as error:
             if error.fs_code == "FS_ABORTED":
                 raise
             if before is not None and before.skill is not None:
                 self.files[path] = before
                 return before.skill, False
-            problem, info = error.message, None
+            # A path that leads nowhere, such as a loop of links, holds none; what is there may be a skill.
+            problem, is_sure, info = error.message, target is None or error.fs_code != "FS_IO_ERROR", None
         if info is not None and before is not None and before.skill is not None:
             now_s = self._scanner.now_s()
             bad_since_s = now_s if before.bad_since_s is None else before.bad_since_s
@@ -221,6 +223,6 @@ class _Search:
                 self.files[path] = _Read(info.version, before.skill, bad_since_s)
                 return before.skill, False
         if info is not None:
-            self.files[path] = _Read(info.version, skill, None)
+            self.files[path] = _Read(info.version, None, None)
         self._scanner.tell(f"the skill in {path} is not offered: {problem}")
-        return None, True
+        return None, is_sure

@@ -48,6 +48,18 @@ def test_all_that_a_file_may_say() -> None:
     )
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_end_as_those_of_an_editor(end: str) -> None:
+    text = end.join(["---", "name: a", "description: d", "---", "body", "---", "more"])
+    assert parse_skill(text, path="/a", base="/", rank=1).content == end.join(["body", "---", "more"])
+
+
+@pytest.mark.parametrize("mark", ["\u2028", "\x85", "\x0b", "\x0c", "\x1c"])
+def test_what_only_unicode_counts_as_the_end_of_a_line_does_not_end_the_front_matter(mark: str) -> None:
+    with pytest.raises(NoSkill, match="its front matter is no YAML"):
+        parsed(f"name: a\ndescription: d{mark}---{mark}user-invocable: false")
+
+
 @pytest.mark.parametrize("word", ["true", "yes", "on", "1", '"yes"', '"ON"', "True"])
 def test_flags_may_be_words(word: str) -> None:
     skill = parsed(f"name: a\ndescription: d\ndisable-model-invocation: {word}\nuser-invocable: 0").skill

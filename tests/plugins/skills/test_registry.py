@@ -17,7 +17,7 @@ from dsh.capabilities.skills import (
 )
 from dsh.kernel import Context
 from dsh.plugins import skill as row
-from tests.agent.kit import settled
+from tests.agent.kit import loop, settled
 from tests.aio import aio, aio_in_virtual_time
 
 ANY = SkillLookup(cwd="/")
@@ -33,7 +33,7 @@ class Provider:
         self.is_complete = True
         self.invalidates: Skills | None = None
         self.asked = 0
-        self.contents: dict[str, LoadedSkill | None] = {}
+        self.contents: dict[str, LoadedSkill | SkillError | None] = {}
 
     async def list(self, lookup: SkillLookup) -> SkillList:
         self.asked += 1
@@ -44,11 +44,14 @@ class Provider:
         return SkillList(self.skills, self.is_complete)
 
     async def get(self, skill: Skill, lookup: SkillLookup) -> LoadedSkill | None:
-        return self.contents.get(skill.name, LoadedSkill(skill, f"of {self.name}"))
+        content = self.contents.get(skill.key or skill.name, LoadedSkill(skill, f"of {self.name}"))
+        if isinstance(content, SkillError):
+            raise content
+        return content
 
 
-def of(name: str, rank: int, description: str = "d") -> Skill:
-    return Skill(name=name, description=description, rank=rank)
+def of(name: str, rank: int, description: str = "d", key: str = "") -> Skill:
+    return Skill(name=name, description=description, rank=rank, key=key)
 
 
 @asynccontextmanager
@@ -190,3 +193,41 @@ async def test_a_skill_whose_file_has_another_name_now_is_looked_for_anew() -> N
         assert loaded is not None
         assert loaded.skill.name == "b"
         assert await skills.get("nothing", ANY) is None
+
+
+@aio
+async def test_a_skill_that_cannot_be_used_any_more_gives_way_to_the_one_behind_it() -> None:
+    async with registry() as skills:
+        provider = Provider("p", of("a", 1, key="near"), of("a", 2, key="far"))
+        skills.add_provider(provider)
+        await skills.snapshot(ANY)
+        provider.contents["near"] = SkillError("it is broken")
+        with pytest.raises(SkillError, match="it is broken"):
+            await skills.get("a", ANY)
+
+        provider.skills = provider.skills[1:]
+        loaded = await skills.get("a", ANY)
+
+        assert loaded is not None
+        assert loaded.skill.key == "far"
+
+
+@aio
+async def test_a_nearer_layer_shadows_whatever_its_ranks_and_counts_for_its_agent_alone() -> None:
+    async with loop(rows=[(row, {})]) as running:
+        agent = await running.agent()
+        skills, near = running.ctx.get(SKILLS), agent.ctx.get(SKILLS)
+        assert skills is not None
+        assert near is not None
+        skills.add_provider(Provider("p", of("a", 1), of("b", 500)))
+        near.add_provider(Provider("p", of("a", 600)))
+        near.register(of("c", 250), "of a row")
+
+        mine, others = SkillLookup(cwd="/", agent=agent), ANY
+        listed = (await skills.snapshot(mine)).skills
+        assert [(skill.name, skill.rank) for skill in listed] == [("c", 250), ("b", 500), ("a", 600)]
+        assert [skill.rank for skill in (await skills.snapshot(others)).skills] == [1, 500]
+        loaded, far = await skills.get("a", mine), await skills.get("a", others)
+        assert loaded is not None
+        assert far is not None
+        assert (loaded.skill.rank, far.skill.rank) == (600, 1)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dsh.capabilities.fs import FsError
+from dsh.capabilities.fs import FsError, FsErrorCode
 from tests.aio import aio
 from tests.plugins.skills.test_scan import Looking, skill_in
 
@@ -27,3 +27,45 @@ async def test_a_known_skill_whose_file_cannot_be_read_counts_as_it_was(
 
     assert await looking.look() == (["a"], True)
     assert (await looking.first()).description == "changed"
+
+
+@aio
+async def test_a_file_that_was_never_read_may_hold_a_skill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a resume: the list of an earlier process may have had it, so nothing is taken back."""
+    skill_in(tmp_path / "a.md", "a")
+    looking = Looking(tmp_path)
+    codes: list[tuple[FsErrorCode, bool]] = [("FS_IO_ERROR", False), ("FS_PERMISSION_DENIED", True)]
+    for code, is_sure in codes:
+
+        async def refuse(*_: object, refusal: FsErrorCode = code, **__: object) -> bytes:
+            raise FsError(refusal, "it cannot be read")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(looking.fs, "read_bytes", refuse)
+            assert await looking.look() == ([], is_sure)
+    assert await looking.look() == (["a"], True)
+
+
+@aio
+async def test_links_that_lead_nowhere_hold_no_skill(tmp_path: Path) -> None:
+    (tmp_path / "a.md").symlink_to("b.md")
+    (tmp_path / "b.md").symlink_to("a.md")
+    (tmp_path / "c.md").symlink_to("nothing")
+    assert await Looking(tmp_path).look() == ([], True)
+
+
+@aio
+async def test_a_look_that_could_not_see_all_is_no_last_one(tmp_path: Path) -> None:
+    skill_in(tmp_path / "a.md", "a")
+    looking = Looking(tmp_path)
+    looking.fs.code = "FS_IO_ERROR"
+    assert await looking.look() == ([], False)
+    assert looking.scanner.seen("/") is None
+
+    looking.fs.code = None
+    await looking.look()
+    seen = looking.scanner.seen("/")
+    assert seen is not None
+    assert ([skill.name for skill in seen.skills], seen.is_complete) == (["a"], True)
