@@ -4,6 +4,7 @@ import asyncio
 import os
 import resource
 import stat
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -132,12 +133,14 @@ async def test_other_names_of_a_file_see_the_change_and_the_caller_is_told(tmp_p
 @contextmanager
 def no_file_longer_than(size: int) -> Iterator[None]:
     """A full disk, as far as one process can have it: writing beyond `size` fails with EFBIG."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    limits, compiles = resource.getrlimit(resource.RLIMIT_FSIZE), sys.dont_write_bytecode
+    sys.dont_write_bytecode = True  # it would be torn
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        sys.dont_write_bytecode = compiles
 
 
 @pytest.mark.parametrize("new_size", [9_000, 11_000])

@@ -151,6 +151,7 @@ def test_it_hides_no_other_and_nothing_is_changed_but_what_is_told_to_go(
 
 IN_LITTLE_MEMORY = """
 import resource, sys
+sys.dont_write_bytecode = True  # it would be torn
 from dsh.cli.main import main
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
 sys.exit(main())
@@ -303,6 +304,7 @@ def test_a_root_that_is_no_folder_is_refused_by_commands_and_by_runs(tmp_path: P
 
 SMALL_FILES = """
 import resource, sys
+sys.dont_write_bytecode = True  # it would be torn
 from dsh.cli.main import main
 resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))
 sys.exit(main())

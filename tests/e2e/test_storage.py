@@ -149,7 +149,11 @@ def in_one_line(done: Finished, code: str) -> str:
 
 
 def limited(space: Workspace, kib: int) -> None:
-    """From now on no file may grow beyond `kib`, as on a disk that is full."""
+    """From now on no file may grow beyond `kib`, as on a disk that is full.
+
+    Python would leave torn byte code of modules that it compiles.
+    """
+    space.env["PYTHONDONTWRITEBYTECODE"] = "1"
     space.program = ("/bin/bash", "-c", f'ulimit -f {kib}; exec "$@"', "limited", *space.program)
 
 

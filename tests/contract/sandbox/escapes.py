@@ -161,7 +161,7 @@ ESCAPES = (
         is_harmless=False,
     ),
     # other processes
-    Escape("a signal to a stranger", "kill -KILL VICTIM", least_abi=6),
+    Escape("a signal to a stranger", "kill -KILL VICTIM && echo ESCAPED", least_abi=6),
     Escape("a signal to dsh", "kill -0 PARENT && echo ESCAPED", least_abi=6),
     Escape("the memory of a stranger", "exec 3<> /proc/VICTIM/mem && echo ESCAPED"),
     Escape("a terminal", "exec 3<> /dev/tty && echo ESCAPED", is_harmless=False),

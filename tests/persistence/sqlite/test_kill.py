@@ -9,6 +9,7 @@ import os
 import resource
 import shutil
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,6 +34,7 @@ def child(work: Callable[[], object], limit: int | None = None) -> bool:
         try:
             signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            sys.dont_write_bytecode = True  # it would be torn
             if limit is not None:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
             work()
