@@ -9,6 +9,7 @@ import pytest
 from dsh.testing.workspace import Workspace, log_rows
 from tests.e2e.model import Model
 from tests.e2e.reply import Reply, bash, text
+from tests.e2e.test_compaction import FULL, Runs, work
 
 Answering = Callable[..., Model]
 PROJECT = ".dsh/skills"
@@ -161,3 +162,19 @@ def test_a_run_with_skills_verifies_and_replays(space: Workspace, answering: Ans
     assert space.run("sessions", "verify", "last").code == 0
     replayed = space.run("replay", "last")
     assert (replayed.code, "replays as recorded" in replayed.stdout) == (0, True), replayed
+
+
+def test_a_list_that_went_into_a_summary_is_sent_again(space: Workspace, answering: Answering) -> None:
+    space.write(f"{PROJECT}/fix.md", skill("fix", "d"))
+    runs = Runs(space, answering)
+    gist = text("## Goal: the gist")
+    done = runs.run(*(work(n) for n in range(12)), work(12, tokens=FULL), gist, text("ok"))
+
+    assert (done.code, done.stdout) == (0, "ok\n"), done.stderr
+    assert len(runs.asked()) == 1
+    assert catalogues(space) == [{"fix": "d"}] * 2
+    assert [source.get("update") for source in sources(space) if source["kind"] == "skill-catalog"] == [
+        None
+    ] * 2
+    for turn in (runs.turns()[0], runs.turns()[-1]):
+        assert str(turn["messages"]).count("- `fix`: d") == 1
