@@ -27,8 +27,13 @@ def resource_key(fs: FileSystem, path: str, cwd: str | None) -> str | None:
 
 
 def reading_policy(ctx: Context, fs: FileSystem, execution: ToolExecution) -> SandboxPolicy | None:
-    """The policy of the session, for what it hides; None where nothing confines."""
-    service = ctx.get(SANDBOX_POLICY) if fs.sandbox_mode is not None else None
+    """The policy of the session, for what it hides; None where the provider does not confine."""
+    return session_policy(ctx, execution) if fs.sandbox_mode is not None else None
+
+
+def session_policy(ctx: Context, execution: ToolExecution) -> SandboxPolicy | None:
+    """The policy of the session; None where there are none."""
+    service = ctx.get(SANDBOX_POLICY)
     return service.resolve(execution.session) if service is not None else None
 
 

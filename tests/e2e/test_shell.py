@@ -1,5 +1,7 @@
 """The shell in whole runs, in every sandbox mode: what a run leaves, what it keeps, what it costs."""
 
+import json
+import os
 import random
 import re
 import signal
@@ -148,6 +150,22 @@ def test_a_killed_run_leaves_no_shell_that_lives_on(space: Workspace, answering:
         "run", "--patch", "persistent.yml", "x", env={"DSH_PERMISSION_MODE": "danger-full-access"}
     )
     wait_until(lambda: len(sleeping(seconds)) == 2 and (space.work / "here").exists(), process)
+    children = sleeping(seconds)
+
+    process.kill()
+    process.communicate()
+
+    assert all(map(is_gone, children))
+
+
+def test_a_killed_run_leaves_no_search(space: Workspace, answering: Answering) -> None:
+    seconds = some_time()
+    rg = space.write("bin/rg", f"#!/bin/sh\nsleep {seconds} &\nexec sleep {seconds}\n")
+    rg.chmod(0o755)
+    search = {"tools": [{"id": "call_s", "name": "grep", "args": [json.dumps({"pattern": "x"})]}]}
+    answering(search, text("never"))
+    process = space.start("run", "x", env={"PATH": f"{rg.parent}:{os.environ['PATH']}"})
+    wait_until(lambda: len(sleeping(seconds)) == 2, process)
     children = sleeping(seconds)
 
     process.kill()

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -74,20 +75,28 @@ async def test_a_stand_in_that_crashes_has_not_found_nothing(tmp_path: Path, pro
             assert await kit.code(tool, pattern="x") == "SEARCH_FAILED"
 
 
+@pytest.fixture
+def abyss(tmp_path: Path) -> Iterator[Path]:
+    """A place with a file below 1200 folders; taken away however the test ends: too deep for shutil."""
+    folder = os.open(tmp_path, os.O_RDONLY)
+    try:
+        for _ in range(1200):
+            os.mkdir("d", dir_fd=folder)
+            inner = os.open("d", os.O_RDONLY, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        os.close(os.open("x.txt", os.O_WRONLY | os.O_CREAT, dir_fd=folder))
+        os.close(folder)
+        yield tmp_path
+    finally:
+        subprocess.run(["rm", "-rf", str(tmp_path / "d")], check=True)
+
+
 @both
 @aio
-async def test_folders_may_be_nested_as_deep_as_a_path_goes(tmp_path: Path, kind: str) -> None:
-    folder = os.open(tmp_path, os.O_RDONLY)
-    for _ in range(1200):
-        os.mkdir("d", dir_fd=folder)
-        inner = os.open("d", os.O_RDONLY, dir_fd=folder)
-        os.close(folder)
-        folder = inner
-    os.close(os.open("x.txt", os.O_WRONLY | os.O_CREAT, dir_fd=folder))
-    os.close(folder)
-    async with searching(tmp_path, kind) as kit:
+async def test_folders_may_be_nested_as_deep_as_a_path_goes(abyss: Path, kind: str) -> None:
+    async with searching(abyss, kind) as kit:
         assert await found(kit, kind, "glob", pattern="*.txt") == "d/" * 1200 + "x.txt"
-    subprocess.run(["rm", "-rf", str(tmp_path / "d")], check=True)  # too deep for shutil
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is bounded on Linux only")

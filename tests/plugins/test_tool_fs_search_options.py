@@ -198,6 +198,51 @@ async def test_what_the_policy_hides_is_not_found(tmp_path: Path, kind: str, mod
         assert note not in await kit.text("glob", pattern="*", path="keys2")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc/self")
+@both
+@aio
+async def test_a_path_that_means_another_place_to_each_process_leads_around_nothing(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace, elsewhere = tmp_path / "ws", tmp_path / "else"
+    plant(workspace, keys__id="x", seen="x", sub__keys__id="x")
+    plant(elsewhere, other="x")
+    monkeypatch.chdir(elsewhere)
+    policy = Hiding("read-only", workspace, workspace / "keys", workspace / "sub" / "keys")
+    async with searching(workspace, kind, policy=policy) as kit:
+        for tool, shown in (("glob", f"{elsewhere}/other"), ("grep", f"{elsewhere}/other\nLine 1: x")):
+            pattern = "*" if tool == "glob" else "x"
+            told = await found(kit, kind, tool, pattern=pattern, path="/proc/self/cwd")
+            assert told.removeprefix("Found 1 match\n\n") == shown
+            assert await kit.code(tool, pattern=pattern, path="/proc/self/cwd/sub") == "SEARCH_FAILED"
+
+
+@both
+@aio
+async def test_a_hidden_path_that_has_become_a_link_hides_what_it_leads_to(tmp_path: Path, kind: str) -> None:
+    plant(tmp_path, real__id="x", seen="x")
+    policy = Hiding("read-only", tmp_path, tmp_path / "keys")
+    (tmp_path / "keys").symlink_to("real")
+    async with searching(tmp_path, kind, policy=policy) as kit:
+        assert (await found(kit, kind, "glob", pattern="*")).startswith("seen\n\n(")
+
+
+@both
+@aio
+async def test_results_are_spelled_from_the_working_directory_where_something_is_hidden(
+    tmp_path: Path, kind: str
+) -> None:
+    workspace, link = tmp_path / "ws", tmp_path / "link"
+    plant(workspace, keys__id="x", sub__keys2="x", sub__token="x", seen="x")
+    link.symlink_to("ws")
+    policy = Hiding("read-only", workspace, workspace / "keys", workspace / "sub" / "token")
+    async with searching(link, kind, policy=policy) as kit:
+        for root in ("sub", "./sub/", str(link / "sub"), str(workspace / "sub")):
+            for pattern in ("*", "sub/*"):
+                told = await found(kit, kind, "glob", pattern=pattern, path=root)
+                assert told.startswith("sub/keys2\n\n("), (root, pattern)
+
+
 @aio
 async def test_full_access_hides_nothing(tmp_path: Path) -> None:
     plant(tmp_path, keys__id="x")

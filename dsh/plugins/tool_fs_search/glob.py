@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dsh.kernel import Context
 from dsh.plugins.tool_fs_search.allowed import allowed
 from dsh.plugins.tool_fs_search.config import Config
-from dsh.plugins.tool_fs_search.hidden import hidden_below, policy_of
+from dsh.plugins.tool_fs_search.hidden import hidden_below
 from dsh.plugins.tool_fs_search.options import coverage, named, page_of, parameters
 from dsh.plugins.tool_fs_search.page import LOST, cut_note, longest_fitting, paging, sampled, with_notes
 from dsh.plugins.tool_fs_search.place import require_text, search_root, shown_path, working_directory
@@ -17,6 +17,7 @@ from dsh.plugins.tool_fs_search.saving import Listing
 from dsh.tools.definition import Args, ToolDefinition, ToolOutput
 from dsh.tools.error import ToolError
 from dsh.tools.execution import ToolExecution
+from dsh.tools.files import session_policy
 from dsh.tools.typed import typed_tool
 
 if TYPE_CHECKING:
@@ -48,15 +49,15 @@ def glob_tool(ctx: Context, program: SearchProgram, config: Config) -> ToolDefin
         require_text("pattern", pattern)
         page_of(args, config.glob_max_results)
         cut_at, signal = program.cut_at(), execution.signal
-        hidden = await asyncio.to_thread(hidden_below, policy_of(ctx, execution), root, cwd)
-        within = await allowed(program, args, root, cwd, signal)
-        found = await program.paths(glob_arguments(pattern, args), root, cwd, signal, cut_at)
+        hidden = await asyncio.to_thread(hidden_below, session_policy(ctx, execution), root, cwd)
+        within = await allowed(program, args, hidden.root, cwd, signal)
+        found = await program.paths(glob_arguments(pattern, args), hidden.root, cwd, signal, cut_at)
 
         def listed() -> list[str]:
             admitted = [path for path in found.paths if hidden.admits(path) and within.admits(path)]
             return [shown_path(path, cwd) for path in newest_first(admitted, cwd)]
 
-        value = {"root": shown_path(root, cwd), "paths": await asyncio.to_thread(listed)}
+        value = {"root": shown_path(hidden.root, cwd), "paths": await asyncio.to_thread(listed)}
         notes = list(dict.fromkeys([*found.notes, *within.notes, *hidden.notes]))
         return value | ({"notes": notes} if notes else {})
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dsh.kernel import Context
 from dsh.plugins.tool_fs_search.allowed import Allowed, allowed
 from dsh.plugins.tool_fs_search.config import Config
-from dsh.plugins.tool_fs_search.hidden import hidden_below, policy_of
+from dsh.plugins.tool_fs_search.hidden import hidden_below
 from dsh.plugins.tool_fs_search.matches import by_file, parse_matches, shown_files
 from dsh.plugins.tool_fs_search.options import coverage, named, page_of, parameters, whole_number
 from dsh.plugins.tool_fs_search.page import LOST, cut_note, longest_fitting, paging, with_notes
@@ -17,6 +17,7 @@ from dsh.plugins.tool_fs_search.saving import Listing
 from dsh.tools.definition import Args, ToolDefinition, ToolOutput
 from dsh.tools.error import ToolError
 from dsh.tools.execution import ToolExecution
+from dsh.tools.files import session_policy
 from dsh.tools.typed import typed_tool
 
 if TYPE_CHECKING:
@@ -114,9 +115,9 @@ def grep_tool(ctx: Context, program: SearchProgram, config: Config) -> ToolDefin
         page_of(args, config.grep_max_matches)
         arguments = grep_arguments(pattern, args)
         cut_at, signal = program.cut_at(), execution.signal
-        hidden = await asyncio.to_thread(hidden_below, policy_of(ctx, execution), root, cwd)
-        within = Allowed() if include is None else await allowed(program, args, root, cwd, signal)
-        output = await program.run(arguments, root, cwd, signal, cut_at)
+        hidden = await asyncio.to_thread(hidden_below, session_policy(ctx, execution), root, cwd)
+        within = Allowed() if include is None else await allowed(program, args, hidden.root, cwd, signal)
+        output = await program.run(arguments, hidden.root, cwd, signal, cut_at)
 
         def admits(path: str) -> bool:
             return hidden.admits(path) and within.admits(path)
