@@ -21,6 +21,7 @@ Path = tuple[Any, ...]
 ANNOTATIONS = frozenset({"description", "title", "default", "examples"})
 STRUCTURE = {"properties": "object", "required": "object", "additionalProperties": "object", "items": "array"}
 CONSTRAINTS = frozenset({"type", "oneOf", "enum", "const", *STRUCTURE})
+_OF_RECORDS = ANNOTATIONS | {"type", "properties", "required", "additionalProperties"}
 SHOWN_SEGMENTS = 100
 
 
@@ -81,8 +82,39 @@ def validate(schema: Schema, value: Any, root: str = "value") -> list[str]:
                 (declared[key], item[key], (path, key), sink) for key in reversed(declared) if key in item
             )
         elif kind == "array" and "items" in node:
-            stack.extend((node["items"], item[at], (path, at), sink) for at in range(len(item) - 1, -1, -1))
+            fits = _quick_test(node["items"]) if len(item) > 1 else None
+            stack.extend(
+                (node["items"], item[at], (path, at), sink)
+                for at in range(len(item) - 1, -1, -1)
+                if fits is None or not fits(item[at])
+            )
     return found
+
+
+def _quick_test(node: Schema) -> Callable[[Any], bool] | None:
+    """What says of the items of long lists that they fit: bare types, and objects of these; None for others.
+
+    What it does not admit is looked at like anything else.
+    """
+    kind = node.get("type")
+    if kind is None or not node.keys() <= _OF_RECORDS:
+        return None
+    if kind != "object":
+        return None if kind == "array" else _IS[kind][1]
+    declared = node.get("properties", {})
+    tests = {key: _quick_test(child) for key, child in declared.items() if child.get("type") != "object"}
+    if len(tests) < len(declared) or None in tests.values():
+        return None
+    required, is_closed = set(node.get("required", ())), node.get("additionalProperties") is False
+
+    def fits(value: Any) -> bool:
+        if not isinstance(value, dict) or not value.keys() >= required:
+            return False
+        return all(
+            not is_closed if (test := tests.get(key)) is None else test(item) for key, item in value.items()
+        )
+
+    return fits
 
 
 def _check_keys(node: Schema, value: Mapping[str, Any], path: Path, sink: list[str]) -> None:

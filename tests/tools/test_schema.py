@@ -241,3 +241,44 @@ def test_checking_any_text_as_a_keyword_gives_a_named_error(keyword: str) -> Non
         return
     with pytest.raises(JsonSchemaError):
         check_schema({keyword: True})
+
+
+SCALARS = ["string", "number", "integer", "boolean", "null"]
+FLAT = st.fixed_dictionaries(
+    {"type": st.sampled_from(SCALARS)}, optional={"description": st.just("x"), "const": st.none()}
+)
+RECORD = st.builds(
+    lambda declared, required, more: {
+        "type": "object",
+        "properties": declared,
+        "required": [key for key in declared if key in required],
+        **({} if more is None else {"additionalProperties": more}),
+    },
+    st.dictionaries(
+        st.sampled_from("abc"),
+        FLAT
+        | st.just({})
+        | st.just({"type": "array", "items": {"type": "null"}})
+        | st.just({"type": "object", "required": ["a"], "properties": {"a": {}}})
+        | st.just({"oneOf": [{"type": "string"}, {"type": "null"}]})
+        | st.just({"type": "string", "enum": ["", "a"]}),
+    ),
+    st.sets(st.sampled_from("abc")),
+    st.sampled_from([None, True, False]),
+)
+VALUE = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text("ab", max_size=1),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("abcd"), inner, max_size=4),
+    max_leaves=4,
+)
+
+
+@given(FLAT | RECORD | st.just({"type": "array"}) | st.just({}), st.lists(VALUE, min_size=2, max_size=4))
+def test_items_of_a_list_are_looked_at_as_if_each_were_alone(items: Any, values: list[Any]) -> None:
+    schema = {"type": "array", "items": items}
+
+    assert validate(schema, values) == [
+        problem.replace("[0]", f"[{at}]", 1)
+        for at, value in enumerate(values)
+        for problem in validate(schema, [value])
+    ]
