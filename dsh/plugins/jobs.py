@@ -265,8 +265,7 @@ class JobRegistry(Service):
         record.ended.set()
         waiters, record.waiters = record.waiters, set()
         for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+            waiter.set_result(None)
         self._forget_oldest(record)
         self._tell_change(record)
         subject = JobSubject(record.job, record.owner)

@@ -1,7 +1,10 @@
 """Row `jobs`: who may start, see and end a job, and that its end is settled once."""
 
 import asyncio
+import gc
 import math
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -18,9 +21,20 @@ from dsh.capabilities.jobs import (
 from dsh.kernel import Cancelled, CancelToken, Context
 from dsh.plugins import jobs
 from dsh.plugins.jobs import Config, JobRegistry
+from dsh.session.log import Session
 from tests.agent.kit import loop, settled, until
 from tests.aio import aio, aio_in_virtual_time
 from tests.plugins.job_kit import DONE, Work, jobs_of, soon, with_jobs
+
+
+@dataclass(frozen=True, eq=False)
+class Stranger:
+    """Looks like an agent and is none."""
+
+    id: str
+    session: Session
+    ctx: Context
+
 
 NO_JOB = "there is no job {!r}; job_list shows those there are"
 
@@ -401,17 +415,18 @@ async def test_the_end_of_an_agent_ends_its_jobs_without_a_notice() -> None:
 @aio
 async def test_the_end_of_the_row_ends_all_jobs_and_the_agents_live_on() -> None:
     async with loop() as running:
+        agent = await running.agent()
+        before = running.ctx.statistics()
         row = running.ctx.plugin(jobs, {})
         await settled(row)
-        agent = await running.agent()
         held, works = jobs_of(running.ctx), [Work(), Work()]
-        held.attach()
+        attached = held.attach()
         await held.start(works[0].spec(agent))
         await held.start(works[1].spec())
-        before = running.ctx.statistics()
         await row.dispose()
+        attached()
         assert [work.cancels for work in works] == [["its owner has ended"]] * 2
-        assert running.ctx.statistics().effects < before.effects
+        assert running.ctx.statistics().effects == before.effects
         await running.prompt(agent, "still there?")
 
 
@@ -484,9 +499,10 @@ async def test_a_second_kill_asks_again_and_is_no_news() -> None:
         held, work, told = jobs_of(running.ctx), Work(ends_on_cancel=False), list[str]()
         await held.start(work.spec())
         running.ctx.on(JOBS_CHANGED, lambda subject: told.append(subject.job.status))
+        await held.start(Work().spec())
         for reason in ("enough", "really"):
             assert held.kill("bash-1", None, reason).status == "stopping"
-        assert (work.cancels, told) == (["enough", "really"], ["stopping"])
+        assert (work.cancels, told) == (["enough", "really"], ["running", "stopping"])
         work.end()
 
 
@@ -531,3 +547,90 @@ async def test_nothing_of_nobody_s_starts_while_the_row_ends() -> None:
         work.end()
         await ending
         assert late.begun == 0
+
+
+@aio
+async def test_only_an_agent_that_is_registered_owns_jobs() -> None:
+    async with with_jobs() as running:
+        agent, work = await running.agent(), Work()
+        stranger = Stranger(agent.id, agent.session, agent.ctx)
+        with pytest.raises(JobError, match="has ended"):
+            await jobs_of(running.ctx).start(work.spec(stranger))
+        assert work.begun == 0
+
+
+@aio
+async def test_the_end_of_an_owner_waits_for_all_that_begins_and_for_its_end() -> None:
+    async with with_jobs() as running:
+        handle = await running.create()
+        held, works = jobs_of(running.ctx), [Work(ends_on_cancel=False) for _ in range(2)]
+        gates = [asyncio.Event() for _ in works]
+
+        def slowly(number: int) -> Callable[[], Awaitable[JobHooks]]:
+            async def run() -> JobHooks:
+                await gates[number].wait()
+                return await works[number].run()
+
+            return run
+
+        specs = [work.spec(handle.agent, run=slowly(number)) for number, work in enumerate(works)]
+        starts = [asyncio.ensure_future(held.start(spec)) for spec in specs]
+        await soon()
+        ending = asyncio.ensure_future(handle.dispose())
+        for number, work in enumerate(works):
+            await soon()
+            gates[number].set()
+            await soon()
+            assert (work.cancels, starts[number].done(), ending.done()) == (
+                ["its owner has ended"],
+                False,
+                False,
+            )
+            work.end()
+        await ending
+        assert [str(one) for one in await asyncio.gather(*starts, return_exceptions=True)] == [
+            "the bash job was ended at once: its owner has ended"
+        ] * 2
+
+
+@aio_in_virtual_time
+async def test_who_has_stopped_waiting_learns_nothing() -> None:
+    async with with_jobs() as running:
+        held, work, token = jobs_of(running.ctx), Work(), CancelToken()
+        complaints: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+        await held.start(work.spec())
+        assert (await held.wait("bash-1", 5, None, signal=token)).status == "running"
+        wait = asyncio.ensure_future(held.wait("bash-1", 60_000, None, signal=token))
+        await soon()
+        token.cancel("enough")
+        work.end()
+        with pytest.raises(Cancelled):
+            await wait
+        await soon()
+        gc.collect()
+        assert not held.get("bash-1", None).reported
+        assert complaints == []
+
+
+@aio_in_virtual_time
+async def test_a_wait_that_ran_out_is_none_any_more() -> None:
+    async with with_jobs() as running:
+        held, work = jobs_of(running.ctx), Work()
+        await held.start(work.spec())
+        await held.wait("bash-1", 5, None)
+        work.end()
+        await soon()
+        assert not held.get("bash-1", None).reported
+
+
+@aio
+async def test_what_a_producer_says_is_bounded_and_valid_text() -> None:
+    async with with_jobs() as running:
+        held, work = jobs_of(running.ctx), Work()
+        assert (await held.start(work.spec(label="x\ud800"))).label == "x\ufffd"
+        work.end(JobOutcome("failed", "\ud800" + "y" * 100_000))
+        await soon()
+        detail = held.get("bash-1", None).detail
+        assert detail is not None
+        assert (detail[0], len(detail) < 20_000) == ("\ufffd", True)
