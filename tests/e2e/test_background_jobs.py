@@ -72,6 +72,23 @@ def test_a_job_that_ends_soon_wakes_the_agent_before_the_run_is_over(
     assert rows_of(space, "run/dropped") == []
 
 
+@pytest.mark.parametrize("mode", ["workspace-write", "danger-full-access"])
+def test_a_job_outlives_its_call_and_is_waited_for(space: Workspace, answering: Answering, mode: str) -> None:
+    answering(
+        background("echo begun; sleep 0.3; echo done >&2; exit 3"),
+        call("job_output", "o", job_id="bash-1", wait=True),
+        call("job_list", "l"),
+        text("ok"),
+    )
+    done = space.run("run", "go", env={"DSH_PERMISSION_MODE": mode})
+
+    assert (done.code, done.stdout, done.stderr) == (0, "ok\n", "")
+    started, output, listed = seen(space)
+    assert started == "started background job bash-1"
+    assert output.split("\n") == ["begun", "[stderr]", "done", "[status: completed, exit code: 3]"]
+    assert listed.startswith("bash-1 [bash] completed — echo begun")
+
+
 def test_a_job_that_goes_on_is_ended_and_told_and_the_run_succeeds(
     space: Workspace, answering: Answering
 ) -> None:
@@ -133,6 +150,28 @@ def test_a_turn_that_failed_waits_for_no_job(space: Workspace, answering: Answer
 
     assert done.code == 1
     assert done.errors[0] == "dsh: 1 background job still ran and was ended: bash-1 (sleep 300)"
+
+
+def test_each_job_that_goes_on_is_told_and_logged_whatever_it_is_called(
+    space: Workspace, answering: Answering
+) -> None:
+    """The first has ended; one does not heed the signal; under bubblewrap all the same."""
+    answering(
+        background("true", "c1"),
+        background("trap '' TERM; while :; do sleep 0.2; done", "c2"),
+        background("sleep 300 # \x1b[31m" + "é" * 1000, "c3"),
+        text("ok"),
+    )
+    done = space.run("run", "x")
+
+    assert (done.code, done.stdout) == (0, "ok\n")
+    [line] = done.errors
+    assert line.startswith("dsh: 2 background jobs still ran and were ended: bash-2 (trap '' TERM; ")
+    assert "\x1b" not in line
+    assert "bash-3 (sleep 300 # " in line
+    assert len(line) < 250
+    assert [row["id"] for row in rows_of(space, "run/dropped")] == ["bash-2", "bash-3"]
+    assert all(len(row["label"]) <= 500 for row in rows_of(space, "run/dropped"))
 
 
 def test_a_killed_run_takes_its_jobs_along(space: Workspace, answering: Answering) -> None:

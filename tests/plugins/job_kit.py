@@ -3,15 +3,26 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from dsh.capabilities.agent import AgentRef
 from dsh.capabilities.jobs import JOBS, JobHooks, JobOutcome, Jobs, JobSpec
 from dsh.kernel import Context
 from dsh.plugins import jobs, tool_jobs
+from dsh.session.log import Session
 from tests.agent.kit import Loop, Reply, loop
 
 DONE = JobOutcome("completed", "exit code: 0")
+
+
+@dataclass(frozen=True, eq=False)
+class Stranger:
+    """Looks like an agent and is none."""
+
+    id: str
+    session: Session
+    ctx: Context
 
 
 class Work:

@@ -4,7 +4,6 @@ import asyncio
 import gc
 import math
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -21,20 +20,9 @@ from dsh.capabilities.jobs import (
 from dsh.kernel import Cancelled, CancelToken, Context
 from dsh.plugins import jobs
 from dsh.plugins.jobs import Config, JobRegistry
-from dsh.session.log import Session
 from tests.agent.kit import loop, settled, until
 from tests.aio import aio, aio_in_virtual_time
-from tests.plugins.job_kit import DONE, Work, jobs_of, soon, with_jobs
-
-
-@dataclass(frozen=True, eq=False)
-class Stranger:
-    """Looks like an agent and is none."""
-
-    id: str
-    session: Session
-    ctx: Context
-
+from tests.plugins.job_kit import DONE, Stranger, Work, jobs_of, soon, with_jobs
 
 NO_JOB = "there is no job {!r}; job_list shows those there are"
 

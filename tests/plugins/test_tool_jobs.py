@@ -8,15 +8,15 @@ import msgspec
 import pytest
 
 from dsh.agent.contract import AGENT_STATUS, Agent, StatusChanged
-from dsh.capabilities.jobs import Job, JobOutcome
-from dsh.kernel import CancelToken
+from dsh.capabilities.jobs import JOBS_SETTLED, Job, JobOutcome, JobSubject
+from dsh.kernel import CancelToken, ScopeTarget
 from dsh.plugins import tool_jobs
 from dsh.plugins.tool_jobs import Config, notice
 from dsh.tools.execution import ToolCall, ToolFailure, ToolResult
 from tests.agent.kit import Loop, calls, data_of, texts_of, until
 from tests.agent.kit import text as said
 from tests.aio import aio, aio_in_virtual_time
-from tests.plugins.job_kit import Work, jobs_of, soon, with_jobs
+from tests.plugins.job_kit import Stranger, Work, jobs_of, soon, with_jobs
 from tests.tools.kit import text, value
 
 
@@ -102,7 +102,9 @@ async def test_a_call_that_is_cancelled_while_it_waits_is_aborted() -> None:
     [
         (1_000, "é" * 50 + "\n[status: completed]"),
         (60, "[earlier output left out]\n" + "é" * 7 + "\n[status: completed]"),
-        (30, "[status: completed]"),
+        (120, "é" * 50 + "\n[status: completed]"),
+        (119, "[earlier output left out]\n" + "é" * 36 + "\n[status: completed]"),
+        (46, "[status: completed]"),
         (1, "[status: completed]"),
     ],
 )
@@ -119,7 +121,7 @@ async def test_a_limit_of_the_job_keeps_the_end_and_the_status(limit: int, expec
 @aio
 async def test_output_of_a_producer_is_made_valid_text() -> None:
     async with with_jobs() as running:
-        work = await begun(running, label="x\ud800")
+        work = await begun(running, label="x\ud800", output_limit_bytes=1_000)
         work.printed = "a\ud800b"
         assert text(await use(running, None, "job_output", job_id="bash-1")) == "a\ufffdb\n[status: running]"
         assert "x\ufffd" in text(await use(running, None, "job_list"))
@@ -184,6 +186,8 @@ async def test_calls_about_one_job_run_in_turn_and_others_beside_them() -> None:
         assert touched is not None
         assert touched.writes == {"job:bash-1"}
         assert definition.timeout_ms is None
+        listing = ToolCall(call_id="c", name="job_list", arguments={})
+        assert running.tools.execution_mode(listing) == "parallel"
 
 
 # -- notices -------------------------------------------------------------------------------------
@@ -228,6 +232,7 @@ async def test_a_working_agent_hears_of_it_at_its_next_step() -> None:
         await running.prompt(agent, "go")
         assert len(running.model.requests) == 2
         assert "Background job bash-1" in texts_of(running.model.requests[1])[-1]
+        assert agent.session.last_turn == 1
         assert len(notices(agent)) == 1
 
 
@@ -249,6 +254,18 @@ async def test_nobody_is_told_what_somebody_knows(how: str) -> None:
         await agent.when_idle()
         assert running.model.requests == []
         assert not agent.inbox.has_pending
+
+
+@aio
+async def test_another_agent_of_the_same_id_is_not_told() -> None:
+    async with with_jobs() as running:
+        agent = await running.agent()
+        job = Job(id="bash-1", kind="bash", label="make", status="completed", started_at=0)
+        earlier = Stranger(agent.id, agent.session, agent.ctx)
+        running.ctx.emit(JOBS_SETTLED, JobSubject(job, earlier), subject=ScopeTarget(earlier))
+        await soon()
+        assert not agent.inbox.has_pending
+        assert running.model.requests == []
 
 
 @aio
@@ -328,3 +345,4 @@ async def test_the_prompt_explains_jobs_to_those_who_have_the_tools() -> None:
 def test_a_default_longer_than_the_cap_is_refused() -> None:
     with pytest.raises(ValueError, match="waitTimeoutMs is at most"):
         Config(wait_timeout_ms=10, max_wait_timeout_ms=5)
+    assert Config(wait_timeout_ms=5, max_wait_timeout_ms=5).wait_timeout_ms == 5
