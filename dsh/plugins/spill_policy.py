@@ -1,7 +1,8 @@
 """Row `spill-policy`: a result that is too long for the model is kept in a file, and its two ends are shown.
 
 Between them the gap is marked. After them one line says how much is left out and where all of it is; only
-lines in brackets, in which tools such as bash tell how it went, stay behind it, the last ones as before.
+lines in brackets, in which tools such as bash tell how it went, stay behind it, the last ones as before; and
+where a tool has kept all of its result itself, its own note on that.
 So whatever cuts the middle out of an old result leaves the model the way to the file. The row bounds what
 every other review of the call has made of the result (`spec/tools.md` §6).
 """
@@ -59,7 +60,8 @@ class SpillPolicy:
         text = _text_of(call.result.content if decision.content is None else content_of(decision.content))
         if text is None or size_of(text) <= self._cap:
             return decision
-        short = await self._spilled(execution, text)
+        whole = decision.whole
+        short = self._shortened(text, whole) if whole else await self._spilled(execution, text)
         return decision if short is None else msgspec.structs.replace(decision, content=[text_block(short)])
 
     async def _spilled(self, execution: ToolExecution, text: str) -> str | None:
@@ -80,14 +82,14 @@ class SpillPolicy:
             return None
 
     def _shortened(self, text: str, place: Spilled) -> str | None:
-        """Both ends, the notice and the marks of the end, within the cap; None where they do not fit."""
-        for marks in dict.fromkeys((_marks_of(text), "")):
-            body = text[: len(text) - len(marks)]
-            around = (GAP, _notice(size_of(body), place), marks)
+        """Both ends, the notice and the last lines, within the cap; None where they do not fit."""
+        for end in dict.fromkeys((_end_of(text, place), "")):
+            body = text[: len(text) - len(end)]
+            around = (GAP, _notice(size_of(body), place, end), end)
             room = self._cap - sum(size_of(piece) for piece in around)
             if room >= 0:
                 kept = head_tail(body, room)
-                return kept.head + GAP + kept.tail + _notice(kept.omitted_bytes, place) + marks
+                return kept.head + GAP + kept.tail + _notice(kept.omitted_bytes, place, end) + end
         return None
 
     def _warn(self, problem: str) -> None:
@@ -96,13 +98,18 @@ class SpillPolicy:
             self._ctx.logger.warning("%s", problem)
 
 
-def _marks_of(text: str) -> str:
+def _end_of(text: str, place: Spilled) -> str:
+    """What stays the last lines: the paragraph in which the tool itself tells of the place, or the marks."""
+    before, gap, last = text.rpartition("\n\n")
+    if before and place.locator in last:
+        return gap + last
     found = _MARKS.search(text[-MARKS_CHARS:])
     return "" if found is None else found[0]
 
 
-def _notice(omitted_bytes: int, place: Spilled) -> str:
-    return f"\n\n({omitted_bytes} bytes left out. The whole result: {place.locator}. {place.retrieval_hint})"
+def _notice(omitted_bytes: int, place: Spilled, end: str) -> str:
+    where = "" if place.locator in end else f" The whole result: {place.locator}. {place.retrieval_hint}"
+    return f"\n\n({omitted_bytes} bytes left out.{where})"
 
 
 def _text_of(content: Blocks) -> str | None:

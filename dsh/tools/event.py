@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from dsh.capabilities.spill import Spilled
 from dsh.kernel import Event
 from dsh.session.message import Message
 from dsh.tools.content import Blocks
@@ -40,6 +41,8 @@ class Accept(msgspec.Struct, frozen=True, kw_only=True):
     content: Blocks | None = None
     value: Any = msgspec.UNSET
     """Replaces a success's value: validated and rendered like the tool's own."""
+    whole: Spilled | None = None
+    """Where all of what `content` shows a part of is kept already."""
     additional_contexts: tuple[Message, ...] = ()
     """Come after what the tool itself deferred."""
 

@@ -336,6 +336,24 @@ async def test_what_another_review_puts_in_its_place_is_bounded(is_older: bool, 
     assert shown.startswith("other other")
 
 
+@pytest.mark.parametrize("is_told", [True, False])
+@aio
+async def test_what_is_kept_already_is_not_kept_again(is_told: bool) -> None:
+    note = "\n\n(a note)\n(All of it: /all)" if is_told else "\n\n(a note)"
+    content = [{"type": "text", "text": "line\n" * 500 + note}]
+    store = Store()
+    it = await bounded(store)
+    it.ctx.on(TOOLS_POST_EXECUTE, answering(Accept(content=content, whole=Spilled("/all", 1, "Look."))))
+
+    shown = await it.run("short")
+
+    assert size_of(shown) <= CAP
+    assert (store.asked, store.texts, it.warnings) == ([], {}, [])
+    end = r"\)\n\n\(a note\)\n\(All of it: /all\)" if is_told else r" The whole result: /all\. Look\.\)"
+    assert re.search(rf"\n\n\(\d+ bytes left out\.{end}\Z", shown)
+    assert shown.count("/all") == 1
+
+
 @aio
 async def test_feedback_and_values_of_other_reviews_are_theirs() -> None:
     feedback: Sequence[Mapping[str, Any]] = [{"type": "text", "text": MARKED}]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dsh.capabilities.sandbox import SandboxMode, SandboxPolicy
-from dsh.plugins import spill_local
+from dsh.plugins import spill_local, spill_policy
 from dsh.plugins.tool_fs_search.program import Program
 from dsh.session.log import Session
 from dsh.tools.execution import ToolSuccess
@@ -151,6 +151,23 @@ async def test_results_over_the_cap_are_kept_where_the_model_can_open_them(tmp_p
     assert str(files["grep-results.txt"]) in grepped
     assert "All of them" not in later
     assert within == "f1"
+
+
+@aio
+async def test_a_page_that_is_itself_too_long_names_one_file_which_holds_all(tmp_path: Path) -> None:
+    workspace, store = tmp_path / "ws", tmp_path / "kept"
+    plant(workspace, **{f"f{number}": "x" * 300 + "\n" for number in range(9)})
+    rows = (spill_local, {"root": str(store)}), (spill_policy, {"maxInlineBytes": 1000})
+    async with searching(workspace, "rg", *rows, grep_max_matches=8) as kit:
+        shown = await kit.text("grep", pattern="x")
+
+    [kept] = store.rglob("*.txt")
+    assert kept.read_text().count("Line 1: xxx") == 9
+    assert shown.count(str(store)) == 1
+    assert len(shown) <= 1000
+    notice, note = shown.split("\n\n")[-2:]
+    assert re.fullmatch(r"\(\d+ bytes left out\.\)", notice)
+    assert note.startswith(f"(Showing 8 of 9 matches. Use offset=8 to see more. All of them: {kept}. ")
 
 
 @aio

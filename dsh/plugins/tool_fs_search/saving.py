@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from dsh.capabilities.spill import SPILL_STORE
+from dsh.capabilities.spill import SPILL_STORE, Spilled
 from dsh.kernel import Context
 from dsh.kernel.foreign import contained, told
 from dsh.session.message import text_block
@@ -43,22 +43,24 @@ class Saver:
             return decision
         if decision.value is not msgspec.UNSET or not listing.is_cut(execution.arguments, result.value):
             return decision
-        where = await self._save(execution, listing, result.value)
-        if where is None:
+        kept = await self._save(execution, listing, result.value)
+        if kept is None:
             return decision
+        where = f"All of them: {kept.locator}. {kept.retrieval_hint}"
         page = listing.page(execution.arguments, result.value, where)
-        return msgspec.structs.replace(decision, content=[text_block(page)])
+        return msgspec.structs.replace(decision, content=[text_block(page)], whole=kept)
 
-    async def _save(self, execution: ToolExecution, listing: Listing, value: Mapping[str, Any]) -> str | None:
-        """Where the list is now, in words to the model; None where it could not be kept."""
+    async def _save(
+        self, execution: ToolExecution, listing: Listing, value: Mapping[str, Any]
+    ) -> Spilled | None:
+        """Where the list is now; None where it could not be kept."""
         store, session = self._ctx.get(SPILL_STORE), execution.session
         if store is None or session is None:
             return None
         try:
             place = store.locate(session.id, listing.file_name)
-            kept = await store.save(place, session.id, listing.whole(execution.arguments, value))
+            return await store.save(place, session.id, listing.whole(execution.arguments, value))
         except BaseException as raised:
             error = contained(raised, "the store of long results")
             self._ctx.logger.warning("the results of %s were not saved: %s", execution.name, told(error))
             return None
-        return f"All of them: {kept.locator}. {kept.retrieval_hint}"
