@@ -171,9 +171,6 @@ class _Search:
     async def _entries(self, root: Root) -> list[FsDirEntry]:
         signal, policy = self._lookup.signal, self._lookup.sandbox_policy
         target = await self._fs.resolve(root.path, signal=signal)
-        info = await self._fs.stat(target, signal=signal, sandbox_policy=policy)
-        if info is None or info.type != "directory":
-            return []
         entries = await self._fs.list_dir(target, signal=signal, sandbox_policy=policy)
         entries = sorted((e for e in entries if e.name not in root.skipped), key=lambda entry: entry.name)
         if len(entries) > MAX_ENTRIES:

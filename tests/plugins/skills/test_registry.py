@@ -15,7 +15,7 @@ from dsh.capabilities.skills import (
     SkillLookup,
     Skills,
 )
-from dsh.kernel import Context
+from dsh.kernel import CancelToken, Context
 from dsh.plugins import skill as row
 from tests.agent.kit import loop, settled
 from tests.aio import aio, aio_in_virtual_time
@@ -231,3 +231,34 @@ async def test_a_nearer_layer_shadows_whatever_its_ranks_and_counts_for_its_agen
         assert loaded is not None
         assert far is not None
         assert (loaded.skill.rank, far.skill.rank) == (600, 1)
+
+
+@aio
+async def test_the_text_is_that_of_whoever_won_and_says_who_it_is() -> None:
+    async with registry() as skills:
+        skills.register(of("a", 250), "of a row")
+        skills.register(of("b", 250), "of a row")
+        skills.add_provider(Provider("p", of("a", 1)))
+        loaded = [await skills.get(name, ANY) for name in ("a", "b")]
+        assert [(one.content, one.skill.provider) for one in loaded if one is not None] == [
+            ("of p", "p"),
+            ("of a row", "runtime"),
+        ]
+
+
+@aio
+async def test_a_failure_is_told_once_and_that_of_a_cancelled_call_not_at_all(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with registry() as skills:
+        provider, token = Provider("p"), CancelToken()
+        provider.failure = OSError("gone")
+        skills.add_provider(provider)
+        token.cancel("enough")
+        assert not (await skills.snapshot(SkillLookup(cwd="/", signal=token))).is_complete
+        assert caplog.records == []
+        for _ in range(2):
+            await skills.snapshot(ANY, is_fresh=True)
+        assert [record.getMessage() for record in caplog.records] == [
+            "skills of p cannot be listed: OSError: gone"
+        ]
