@@ -178,3 +178,29 @@ def test_a_list_that_went_into_a_summary_is_sent_again(space: Workspace, answeri
     ] * 2
     for turn in (runs.turns()[0], runs.turns()[-1]):
         assert str(turn["messages"]).count("- `fix`: d") == 1
+
+
+def test_the_environment_says_where_more_skills_lie(space: Workspace, answering: Answering) -> None:
+    agents, bundled = space.work.parent / "agents", space.work.parent / "bundled"
+    for folder, name in (
+        (agents / "skills", "of-agents"),
+        (bundled, "bundled"),
+        (space.home / "skills" / ".system", "system"),
+    ):
+        folder.mkdir(parents=True)
+        (folder / "SKILL.md").write_text(skill(name, "d"))
+    answering(text("ok"))
+
+    env = {"DSH_AGENTS_HOME": f" {agents} ", "DSH_BUNDLED_SKILL_DIR": str(bundled)}
+    assert space.run("run", "go", env=env).code == 0
+    assert catalogues(space) == [{"of-agents": "d", "bundled": "d"}]
+
+
+def test_without_looking_again_what_was_seen_first_stays(space: Workspace, answering: Answering) -> None:
+    space.write(f"{PROJECT}/fix.md", skill("fix", "d"))
+    space.write("still.yml", "- {id: skill-filesystem, config: {watch: false}}\n")
+    answering(bash(f"sed -i s/d$/new/ {PROJECT}/fix.md; cp {PROJECT}/fix.md {PROJECT}/b.md"), text("ok"))
+    full = {"DSH_PERMISSION_MODE": "danger-full-access"}
+
+    assert space.run("run", "--patch", "still.yml", "go", env=full).code == 0
+    assert catalogues(space) == [{"fix": "d"}]
