@@ -1,7 +1,9 @@
 """The tool `read`: exact frame and footers, its rules, and flat memory on any file."""
 
+import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 
 from dsh.kernel import CancelToken, ValidationError
-from dsh.plugins import fs_local, tool_fs
+from dsh.plugins import fs_local, fs_observation_policy, tool_fs
 from dsh.plugins.tool_fs import read
 from dsh.plugins.tool_fs.language import language_of
 from dsh.tools.definition import Resources
@@ -244,6 +246,34 @@ async def test_a_huge_sparse_file_is_refused_at_once(tmp_path: Path) -> None:
         assert await kit.code("read", file_path="f", limit=5) == "FS_NOT_TEXT"
 
     assert time.monotonic() - started < 30
+
+
+@pytest.mark.parametrize("config", [{}, {"readStreamMinSize": 1}])
+@aio
+async def test_a_file_that_grows_while_it_is_read_has_an_end_and_must_be_read_again(
+    tmp_path: Path, config: dict[str, int]
+) -> None:
+    (tmp_path / "log").write_text("first\n" + "more\n" * 100_000)
+    grow = ["bash", "-c", "while echo more; do :; done >> log"]
+    rows: Any = ((fs_local, {}), (fs_observation_policy, {}), (tool_fs, config))
+
+    async def grown() -> None:
+        size = (tmp_path / "log").stat().st_size
+        while (tmp_path / "log").stat().st_size == size:
+            await asyncio.sleep(0.001)
+
+    with subprocess.Popen(grow, cwd=tmp_path) as growing:
+        try:
+            async with mounted(tmp_path, rows) as kit, asyncio.timeout(60):
+                await grown()
+                text = await kit.text("read", file_path="log", limit=1)
+                await grown()
+                edit = {"file_path": "log", "old_string": "first", "new_string": "1st"}
+                assert await kit.code("edit", **edit) == "FS_STALE_VERSION"
+        finally:
+            growing.kill()
+    assert re.search(r"\n1: first\n\n\(Showing lines 1-1 of [1-9]\d{5,}\. Use", text)
+    assert (tmp_path / "log").read_text().startswith("first\nmore\n")
 
 
 @aio
