@@ -366,6 +366,18 @@ async def test_a_start_that_blocks_blocks_nothing_but_is_heard(tmp_path: Path) -
         assert it.told == ["hooks-claude-code: no venv"]
 
 
+@aio
+async def test_a_start_that_was_stopped_stays_stopped(tmp_path: Path) -> None:
+    stop = command("""echo '{"continue": false, "stopReason": "frozen"}'""")
+    async with hooked(tmp_path, {"SessionStart": [stop]}) as it:
+        agent = await it.run()
+        await it.it.prompt(agent, "again")
+
+        cause = {"kind": "hook", "reason": "SessionStart hook: frozen"}
+        assert ends(agent.session) == [{"kind": "aborted", "reason": cause}] * 2
+        assert it.it.model.requests == []
+
+
 # -- the end of a turn -----------------------------------------------------------------------------
 
 

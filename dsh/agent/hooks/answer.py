@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
 from dsh.agent.hooks.dialect import Point
 from dsh.kernel.foreign import bounded
+from dsh.session.error import JsonError
+from dsh.session.value import clean, freeze
 from dsh.unicode import valid
 
 Decision = Literal["deny", "ask", "allow"]
@@ -93,14 +95,14 @@ class _Fields:
             said = permission or said
             reason = _text(nested, "permissionDecisionReason") or reason
             context = _text(nested, "additionalContext")
-            updated = nested.get("updatedInput")
+            updated = self._arguments(nested.get("updatedInput"))
         return Answer(
             said=said,
             reason=reason,
             context=context,
             message=_text(found, "systemMessage"),
             stop_reason=_text(found, "stopReason") if self._stops(found) else None,
-            updated_input=_valid(updated) if isinstance(updated, dict) else None,
+            updated_input=updated,
             problem="; ".join(self._problems),
         )
 
@@ -129,6 +131,16 @@ class _Fields:
         self._problems.append(f"{key} is {_shown(value)}, expected {' or '.join(words)}")
         return None
 
+    def _arguments(self, found: object) -> Mapping[str, Any] | None:
+        """Arguments as the log could hold them. The decision beside what is none stands all the same."""
+        if not isinstance(found, dict):
+            return None
+        try:
+            return cast(Mapping[str, Any], clean(freeze(found, "updatedInput")))
+        except (JsonError, RecursionError) as error:
+            self._problems.append(bounded(str(error)))
+            return None
+
     def _stops(self, found: Mapping[str, Any]) -> bool:
         value = found.get("continue")
         if value is not None and not isinstance(value, bool):
@@ -139,19 +151,6 @@ class _Fields:
 def _text(found: Mapping[str, Any], key: str) -> str:
     value = found.get(key)
     return _trimmed(valid(value)) if isinstance(value, str) else ""
-
-
-def _valid(value: Any) -> Any:
-    """JSON whose texts and keys are all valid Unicode."""
-    match value:
-        case str():
-            return valid(value)
-        case dict():
-            return {valid(key): _valid(item) for key, item in value.items()}
-        case list():
-            return [_valid(item) for item in value]
-        case _:
-            return value
 
 
 def _trimmed(text: str) -> str:

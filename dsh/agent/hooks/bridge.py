@@ -112,7 +112,7 @@ class Bridge:
         session = step.agent.session
         memory = self._hooks.memory(session)
         begun = await self._begun(step, memory)
-        if begun.stop_reason is not None or begun.has_failed_closed:
+        if begun.stop_reason is not None or begun.has_failed_closed:  # kept: no later turn goes on either
             why = begun.reason if begun.stop_reason is None else begun.stop_reason
             self._hooks.request_stop(session, "SessionStart", why)
         if memory.stop is not None:

@@ -12,6 +12,7 @@ import msgspec
 
 from dsh.agent.hooks.config import OnFailure
 from dsh.agent.hooks.dialect import TOOL_NAMES, Dialect, Matches, Point
+from dsh.capabilities.bounds import MAX_TIMER_MS
 from dsh.errors import CompositionError
 from dsh.unicode import valid
 
@@ -193,8 +194,11 @@ class _Reader:
 def _timeout_ms(where: str, hook: Mapping[str, Any]) -> float | None:
     for key in ("timeout", "timeoutSec"):
         if (found := hook.get(key)) is not None:
-            if type(found) not in (int, float) or not 0 < found < float("inf"):
-                raise HookFileError(f"{where}.{key}: expected seconds, more than 0, found {_short(found)}")
+            if type(found) not in (int, float) or not 0 < found <= MAX_TIMER_MS / 1000:
+                raise HookFileError(
+                    f"{where}.{key}: expected seconds, more than 0 and at most {MAX_TIMER_MS // 1000}, "
+                    f"found {_short(found)}"
+                )
             return float(found * 1000)
     return None
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from dsh.agent.hooks.answer import Answer, Decision, read_answer
 from dsh.agent.hooks.dialect import Point
 from dsh.agent.hooks.outcome import NOTHING, Outcome, merged
+from dsh.session.value import json_equal
 
 POINTS: tuple[Point, ...] = get_args(Point)
 
@@ -171,7 +172,29 @@ def test_half_a_surrogate_pair_is_replaced_wherever_it_stands() -> None:
     answer = read_answer("PreToolUse", 0, raw, "")
 
     assert (answer.reason, answer.message, answer.context) == ("a\ufffd", "b\ufffd", "c\ufffd")
-    assert answer.updated_input == {"k\ufffd": ["😀", "\ufffd"]}
+    assert json_equal(answer.updated_input, {"k\ufffd": ["😀", "\ufffd"]})
+
+
+DEEP = {f"{depth} deep": '{"a":' * depth + "1" + "}" * depth for depth in (450, 520, 600, 900)}
+NONE = {
+    **DEEP,
+    "NaN": '{"a": NaN}',
+    "infinite": '{"a": 1e999}',
+    "no safe integer": '{"a": 1' + "0" * 30 + "}",
+    "half a pair, deep": '{"a": "\\ud800", "b": ' + "[" * 500 + "]" * 500 + "}",
+}
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("value", NONE.values(), ids=NONE)
+def test_arguments_that_are_none_take_no_decision_away(point: Point, value: str) -> None:
+    nested = f'{{"hookEventName": "{point}", "permissionDecision": "deny", "updatedInput": {value}}}'
+    raw = f'{{"hookSpecificOutput": {nested}}}'
+
+    answer = read_answer(point, 0, raw, "")
+
+    assert answer.decision == "deny"
+    assert answer.updated_input is None or not answer.problem
 
 
 FIELDS = st.fixed_dictionaries(
