@@ -51,6 +51,9 @@ async def test_glob_includes_hidden_and_ignored_files_but_no_version_control(
     )
     async with searching(tmp_path, kind) as kit:
         assert await found(kit, kind, "glob", pattern="*.py") == ".hidden.py\nnode_modules/x.py"
+        plant(tmp_path, worktree___dot_git="gitdir: elsewhere\n")
+        assert await found(kit, kind, "glob", pattern=".git") == "No files found"
+        assert await found(kit, kind, "glob", pattern="*", path=".git") == "No files found"
 
 
 @both
@@ -197,6 +200,7 @@ async def test_what_cannot_be_searched_is_told_and_not_waited_for(tmp_path: Path
         ("grep", {"pattern": ""}),
         ("grep", {"pattern": "x", "path": ""}),
         ("grep", {"pattern": "x", "include": " "}),
+        ("grep", {"pattern": "x\0"}),
         ("grep", {"pattern": "x", "include": "!*.py"}),
         ("grep", {"pattern": "x", "include": "*.py,*.md"}),
         ("grep", {"pattern": "x", "include": "*.{py,md},*.c"}),

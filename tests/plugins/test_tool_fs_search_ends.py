@@ -52,6 +52,20 @@ async def test_a_listing_that_takes_too_long_leaves_time_for_the_search(tmp_path
 
 
 @aio
+async def test_a_list_of_what_may_be_found_that_is_cut_is_told(tmp_path: Path) -> None:
+    listing = printing("./a\0").argv[-1]
+    code = f"""import sys
+if any(text.endswith("=*.py") for text in sys.argv):
+    print({match("./a", 1)!r} if "--json" in sys.argv else "./a\\0", end="")
+else:
+    {listing}"""
+    async with searching(tmp_path, Program((sys.executable, "-S", "-c", code)), timeout_ms=1000) as kit:
+        for tool, more in (("glob", {"pattern": "*.py"}), ("grep", {"pattern": "x", "include": "*.py"})):
+            text = await kit.text(tool, include_hidden=False, **more)
+            assert text.endswith(f"\n\n({CUT_NOTE})"), tool
+
+
+@aio
 async def test_the_first_result_may_come_late(tmp_path: Path) -> None:
     async with searching(tmp_path, printing("./a\0", before=0.5), timeout_ms=100) as kit:
         assert await kit.text("glob", pattern="*") == f"a\n\n({CUT_NOTE})"

@@ -10,6 +10,7 @@ import pytest
 
 from dsh.capabilities.sandbox import SandboxMode, SandboxPolicy
 from dsh.plugins import spill_local, spill_policy
+from dsh.plugins.tool_fs_search.page import LOST
 from dsh.plugins.tool_fs_search.program import Program
 from dsh.session.log import Session
 from dsh.tools.execution import ToolSuccess
@@ -110,9 +111,20 @@ async def test_pages_chain_over_all_results(tmp_path: Path) -> None:
             assert "These are the last ones.)" in text
             beyond = await kit.text(tool, offset=99, **more)
             assert "(Showing 0 of 7" in beyond
+            assert beyond.startswith("No more files\n" if tool == "glob" else "Found 0 of 7 matches\n")
             assert "Offset 99 is beyond the last one." in beyond
             one = await kit.text(tool, limit=1.0, **more)
             assert len(re.findall(r"^f\d$", one, re.MULTILINE)) == 1
+
+
+@aio
+async def test_only_the_first_page_is_a_sample(tmp_path: Path) -> None:
+    plant(tmp_path, b__x="", a__x="", a__y="", a__z="")
+    async with searching(tmp_path, sample_over_cap_glob_results=True, glob_max_results=2) as kit:
+        assert await kit.text("glob", pattern="*") == f"a/z\nb/x\n\n(Showing 2 of 4 paths. {LOST})"
+        assert await kit.text("glob", pattern="*", offset=1) == (
+            "a/y\na/x\n\n(Showing 2 of 4 paths. Use offset=3 to see more.)"
+        )
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """The parameters that `glob` and `grep` share: what is left out, and which page of the results is shown."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,8 +39,8 @@ def page_of(args: Args, cap: int) -> Page:
 
 
 def named(glob: str) -> str:
-    """The argument of the search program for files that a glob names. To it `#` would begin a comment."""
-    return "--glob=" + re.sub(r"^(!?)#", r"\1\#", glob)
+    """The argument of the search program for files that a glob names. A `#` in front would be a comment."""
+    return "--glob=" + ("\\" if glob.startswith("#") else "") + glob
 
 
 def coverage(args: Args, *, by_default: bool) -> list[str]:

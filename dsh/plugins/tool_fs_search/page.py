@@ -16,7 +16,7 @@ def sampled(paths: Sequence[str], root: str, cap: int) -> list[str]:
     """
     groups: dict[str, list[str]] = {}
     for path in paths:
-        below = path.removeprefix(root.rstrip("/") + "/") if root != "." else path
+        below = path.removeprefix(root.rstrip("/") + "/")
         groups.setdefault(below.split("/", 1)[0], []).append(path)
     shares = dict.fromkeys(groups, 0)
     left = min(cap, len(paths))

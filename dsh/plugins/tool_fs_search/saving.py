@@ -1,5 +1,6 @@
 """The whole list behind a page that does not show all of it, kept in a file that the model can open."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -59,7 +60,8 @@ class Saver:
             return None
         try:
             place = store.locate(session.id, listing.file_name)
-            return await store.save(place, session.id, listing.whole(execution.arguments, value))
+            whole = await asyncio.to_thread(listing.whole, execution.arguments, value)
+            return await store.save(place, session.id, whole)
         except BaseException as raised:
             error = contained(raised, "the store of long results")
             self._ctx.logger.warning("the results of %s were not saved: %s", execution.name, told(error))
