@@ -100,8 +100,8 @@ class SpillPolicy:
 
 def _end_of(text: str, place: Spilled) -> str:
     """What stays the last lines: the paragraph in which the tool itself tells of the place, or the marks."""
-    before, gap, last = text.rpartition("\n\n")
-    if before and place.locator in last:
+    _, gap, last = text.rpartition("\n\n")
+    if place.locator in last:
         return gap + last
     found = _MARKS.search(text[-MARKS_CHARS:])
     return "" if found is None else found[0]

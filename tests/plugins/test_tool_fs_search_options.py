@@ -13,7 +13,8 @@ from dsh.plugins import spill_local, spill_policy
 from dsh.plugins.tool_fs_search.page import LOST
 from dsh.plugins.tool_fs_search.program import Program
 from dsh.session.log import Session
-from dsh.tools.execution import ToolSuccess
+from dsh.tools.execution import ToolCall, ToolSuccess
+from dsh.tools.registry import TOOLS
 from tests.aio import aio
 from tests.plugins.files import FixedPolicy, text_of
 from tests.plugins.searching import both, found, plant, searching
@@ -166,6 +167,21 @@ async def test_results_over_the_cap_are_kept_where_the_model_can_open_them(tmp_p
 
 
 @aio
+async def test_the_list_of_a_call_that_a_tool_makes_is_not_kept(tmp_path: Path) -> None:
+    workspace, store = tmp_path / "ws", tmp_path / "kept"
+    plant(workspace, a="", b="")
+    async with searching(workspace, "rg", (spill_local, {"root": str(store)}), glob_max_results=1) as kit:
+        tools = kit.ctx.get(TOOLS)
+        assert tools is not None
+        call = ToolCall(
+            call_id="c", name="glob", arguments={"pattern": "*"}, agent=kit.owner, parent=object()
+        )
+        assert LOST in text_of(await tools.run(call))
+
+    assert not list(store.rglob("*.txt"))
+
+
+@aio
 async def test_a_page_that_is_itself_too_long_names_one_file_which_holds_all(tmp_path: Path) -> None:
     workspace, store = tmp_path / "ws", tmp_path / "kept"
     plant(workspace, **{f"f{number}": "x" * 300 + "\n" for number in range(9)})
@@ -222,6 +238,11 @@ async def test_what_the_policy_hides_is_not_found(tmp_path: Path, kind: str, mod
             assert note in globbed
             grepped = await found(kit, kind, "grep", pattern="x", path=root)
             assert grepped.startswith("Found 3 matches\n\nkeys2\n")
+        for tool in ("glob", "grep"):
+            assert re.search(
+                rf"\(Showing 1 of 3 .*\)\n(\(ripgrep .*\)\n)?\({note}\)",
+                await kit.text(tool, pattern="[ksp]*" if tool == "glob" else "x", limit=1),
+            )
         for root in ("keys", "link", "keys/id", "sub/token", "sub/../keys"):
             assert await kit.code("grep", pattern="x", path=root) == "SEARCH_FAILED", root
         assert note not in await kit.text("glob", pattern="*", path="keys2")

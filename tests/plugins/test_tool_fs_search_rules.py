@@ -29,6 +29,12 @@ from tests.plugins.searching import both, found, plant, searching
         ("#*", "#a#"),
         ("!#*", "a.py src/a.py src/[x].ts src/in/a.py"),
         ("!src", "#a# a.py"),
+        ("!src/", "#a# a.py"),
+        ("!in/", "#a# a.py src/a.py src/[x].ts"),
+        ("!a.py/", "#a# a.py src/a.py src/[x].ts src/in/a.py"),
+        ("a.py/", ""),
+        ("src[!a]a.py", "src/a.py"),
+        ("[[]x].ts", "src/[x].ts"),
         ("!src/*.py", "#a# a.py src/[x].ts src/in/a.py"),
     ],
 )

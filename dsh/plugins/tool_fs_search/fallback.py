@@ -71,7 +71,7 @@ def _translated(glob: str) -> str:
         if token[0] == "[":
             body = token[1:-1].replace("\\", "\\\\").replace("[", "\\[")
             inner = "^" + body[1:] if body[0] in "!^" else body
-            return f"(?!/)[{inner}]"
+            return f"[{inner}]"
         return _WORDS.get(token, "[^/]*")
 
     return _TOKEN.sub(word, glob)
