@@ -100,3 +100,21 @@ async def test_include_may_begin_with_a_hash(tmp_path: Path, kind: str) -> None:
     plant(tmp_path, **{"#a#": "x", "b": "x"})
     async with searching(tmp_path, kind) as kit:
         assert await found(kit, kind, "grep", pattern="x", include="#*") == "Found 1 match\n\n#a#\nLine 1: x"
+
+
+@aio
+async def test_a_file_with_a_late_nul_is_no_text_to_the_stand_in(tmp_path: Path) -> None:
+    plant(tmp_path, f=b"x\n" * 5_000 + b"\0", g="x\n")
+    async with searching(tmp_path, "fallback") as kit:
+        assert await found(kit, "fallback", "grep", pattern="x") == "Found 1 match\n\ng\nLine 1: x"
+
+
+@both
+@aio
+async def test_a_folder_that_is_asked_for_is_searched_though_an_own_rule_leaves_it_out(
+    tmp_path: Path, kind: str
+) -> None:
+    plant(tmp_path, out__f="x\n", _dot_ignore="out\n")
+    async with searching(tmp_path, kind) as kit:
+        assert await found(kit, kind, "grep", pattern="x") == "No matches found"
+        assert (await found(kit, kind, "grep", pattern="x", path="out")).endswith("out/f\nLine 1: x")
