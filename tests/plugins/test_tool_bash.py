@@ -313,7 +313,9 @@ async def test_the_sandboxed_shell_never_runs_less_confined_than_asked(tmp_path:
         policy = SandboxPolicy(mode="read-only", workspace_root=str(tmp_path))
 
         try:
-            result = await shell.run(ShellRequest(command=f"touch {tmp_path}/x", sandbox_policy=policy))
+            result = await shell.run(
+                ShellRequest(command=f"touch {tmp_path}/x", workdir=str(tmp_path), sandbox_policy=policy)
+            )
         except SandboxUnavailable as refused:  # no backend works on this machine
             assert refused.code == "SANDBOX_UNAVAILABLE"
         else:
