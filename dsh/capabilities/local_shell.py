@@ -158,4 +158,4 @@ def _timeout_ms(config: ShellConfig, asked: float | None) -> int:
 
 
 def _stream(captured: Captured) -> StreamText:
-    return StreamText(shown(captured), captured.lossy, captured.spill_path)
+    return StreamText(shown(captured), captured.lossy, captured.spill_path, captured.text)

@@ -34,6 +34,8 @@ class StreamText(msgspec.Struct, frozen=True):
     text: str
     truncated: bool
     spill_path: str | None = None
+    printed: str = ""
+    """The same as it was printed, terminal control and bytes that are no text included."""
 
 
 class SandboxReport(msgspec.Struct, frozen=True):

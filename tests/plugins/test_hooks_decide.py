@@ -27,7 +27,7 @@ from tests.agent.hooks.kit import (
     told_the_model,
     working,
 )
-from tests.agent.kit import calls, data_of, ends, text, texts_of, types
+from tests.agent.kit import calls, data_of, ends, text, texts_of, types, until
 from tests.aio import aio
 
 BOTH = pytest.mark.parametrize("row", ROWS, ids=["claude-code", "codex"])
@@ -236,6 +236,51 @@ async def test_the_same_arguments_in_another_order_are_the_same(tmp_path: Path) 
         assert it.ran == ["a"]
 
 
+@aio
+async def test_the_call_that_was_asked_for_runs_however_its_arguments_are_ordered(tmp_path: Path) -> None:
+    script = (
+        "import json, sys; i = json.load(sys.stdin)['tool_input']; i['note'] += '!';"
+        "print(json.dumps({'hookSpecificOutput': {'hookEventName': 'PreToolUse', 'updatedInput': i}}))"
+    )
+    asked = [
+        calls(("c1", "work", '{"command": "a", "note": "n"}')),
+        calls(("c2", "work", '{"note": "n!", "command": "a"}')),
+    ]
+    async with hooked(
+        tmp_path, {"PreToolUse": [command(f'python3 -c "{script}"')]}, *asked, text("done")
+    ) as it:
+        await it.run()
+
+        assert it.ran == ["a"]
+
+
+@pytest.mark.parametrize("encoding", ["gbk", "utf-16"])
+@aio
+async def test_a_decision_in_another_encoding_is_read_or_is_a_failure(encoding: str, tmp_path: Path) -> None:
+    (tmp_path / "said").write_bytes(
+        json.dumps({"decision": "block", "reason": "禁止删除文件" * 12}, ensure_ascii=False).encode(encoding)
+    )
+    async with hooked(tmp_path, {"PreToolUse": [command("cat said", onFailure="deny")]}, *working("a")) as it:
+        agent = await it.run()
+
+        assert it.ran == []
+        [(said, _)] = results(agent)
+        assert ("what it printed is no text" in said) is (encoding == "utf-16")
+
+
+@pytest.mark.parametrize("point", ["PreToolUse", "PostToolUse"])
+@aio
+async def test_the_deepest_call_there_is_reaches_a_hook(point: str, tmp_path: Path) -> None:
+    raw = '{"command": "a", "x": ' + "[" * 511 + "]" * 511 + "}"
+    async with hooked(
+        tmp_path, {point: [command("cat > seen")]}, calls(("c1", "work", raw)), text("done")
+    ) as it:
+        agent = await it.run()
+
+        assert results(agent) == [("did a", False)]
+        assert it.payload("seen")["tool_name"] == "work"
+
+
 # -- results ---------------------------------------------------------------------------------------
 
 
@@ -350,11 +395,55 @@ async def test_a_start_that_takes_too_long_delays_the_first_step_only_so_long(tm
 
         (tmp_path / "go").touch()
         async with asyncio.timeout(60):
-            while not agent.inbox.next_step:
-                await asyncio.sleep(0.01)
+            while not told_the_model(agent):
+                await it.it.prompt(agent, "next")
         await it.it.prompt(agent, "next")
 
         assert told_the_model(agent) == [["late"]]
+        assert it.told == [told]
+
+
+@aio
+async def test_a_late_start_stops_the_agent_all_the_same(tmp_path: Path) -> None:
+    line = f"until [ -e go ]; do sleep 0.01; done; echo '{json.dumps(HALT)}'"
+    async with hooked(tmp_path, {"SessionStart": [command(line)]}, sessionStartWaitMs=50) as it:
+        agent = await it.run()
+        (tmp_path / "go").touch()
+        async with asyncio.timeout(60):
+            while ends(agent.session)[-1]["kind"] == "completed":
+                await it.it.prompt(agent, "next")
+
+        why = "SessionStart hook: out of budget"
+        assert ends(agent.session)[-1] == {"kind": "aborted", "reason": {"kind": "hook", "reason": why}}
+
+
+@aio
+async def test_a_turn_that_was_cancelled_takes_nothing_of_the_start_away(tmp_path: Path) -> None:
+    async with hooked(
+        tmp_path, {"SessionStart": [command("until [ -e go ]; do sleep 0.01; done; echo on")]}
+    ) as it:
+        agent = await it.agent()
+        going = asyncio.ensure_future(it.it.prompt(agent, "go"))
+        await until(lambda: agent.session.open_turn is not None)
+        agent.cancel({"kind": "user"})
+        await going
+        going = asyncio.ensure_future(it.it.prompt(agent, "again"))
+        await until(lambda: agent.session.open_turn is not None)
+        (tmp_path / "go").touch()
+        await going
+
+        assert it.told == []
+        assert told_the_model(agent) == [["on"]]
+
+
+@aio
+async def test_a_start_that_blocks_with_a_mistake_is_no_guard(tmp_path: Path) -> None:
+    hook = answering(decision="block", reason="no venv", hookSpecificOutput=3)
+    async with hooked(tmp_path, {"SessionStart": [hook]}) as it:
+        agent = await it.run()
+
+        assert ends(agent.session) == [{"kind": "completed"}]
+        assert "hooks-claude-code: no venv" in it.told
 
 
 @aio

@@ -52,6 +52,8 @@ def has_pid(it: Hooked) -> bool:
         ('printf \'{"decision":"approve"}\'', "approve", 0, None),
         ("echo 'not this one' >&2; exit 2", "block", 2, "not this one"),
         ("exec <&-; echo 'not this one' >&2; exit 2", "block", 2, "not this one"),
+        ("yes | head -c 3000000; echo 'not this one' >&2; exit 2", "block", 2, "not this one"),
+        ("head -c 3000000 /dev/zero; exit 1", "pass", 1, "it ended with exit code 1"),
         ("cat > /dev/null; exit 0", "pass", 0, None),
         ('INPUT=$(cat); [ "${#INPUT}" -gt 300000 ] && echo read >&2', "pass", 0, "read"),
         ("head -c 10 > /dev/null", "pass", 0, None),
@@ -179,6 +181,17 @@ async def test_a_broken_file_is_told_and_nothing_of_it_runs(
         assert "no hook of it runs" in told
         assert it.ran == ["a"]
         assert not [kind for kind in types(agent.session) if kind.startswith("hook")]
+
+
+@pytest.mark.parametrize("path", ["~no-such-user/hooks.json", "a\0b", "x" * 5000])
+@aio
+async def test_a_path_that_leads_nowhere_is_told(path: str, tmp_path: Path) -> None:
+    async with hooked(tmp_path, {}, *working("a"), configPath=path) as it:
+        await it.run()
+
+        [told] = it.told
+        assert "cannot be read" in told
+        assert it.ran == ["a"]
 
 
 @aio

@@ -7,6 +7,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from dsh.agent.hooks.dialect import Point
+from dsh.capabilities.terminal_text import readable
 from dsh.kernel.foreign import bounded
 from dsh.session.error import JsonError
 from dsh.session.value import clean, freeze
@@ -26,7 +27,7 @@ PLAIN_CONTEXT: frozenset[Point] = frozenset({"SessionStart", "UserPromptSubmit"}
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a hook wants. Texts are valid Unicode and trimmed; empty: nothing."""
+    """What a hook wants. Texts are valid Unicode without terminal control, and trimmed; empty: nothing."""
 
     said: str | None = None
     """The decision in the hook's own word: `approve`, `block`, `allow`, `deny`, `ask`."""
@@ -40,6 +41,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     updated_input: Mapping[str, Any] | None = None
     problem: str = ""
     """Why the hook counts as failed; it has decided nothing then, or not all that it meant to."""
+    failed_closed: bool = False
+    """It has failed, and that is an objection."""
 
     @property
     def decision(self) -> Decision | None:
@@ -150,7 +153,7 @@ class _Fields:
 
 def _text(found: Mapping[str, Any], key: str) -> str:
     value = found.get(key)
-    return _trimmed(valid(value)) if isinstance(value, str) else ""
+    return _trimmed(readable(valid(value))) if isinstance(value, str) else ""
 
 
 def _trimmed(text: str) -> str:

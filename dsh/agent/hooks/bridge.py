@@ -22,7 +22,7 @@ from dsh.agent.contract import (
 from dsh.agent.hooks import payload
 from dsh.agent.hooks.dialect import AGENT_TYPE, Point
 from dsh.agent.hooks.outcome import NOTHING, Outcome
-from dsh.agent.hooks.session import Memory, SessionHooks
+from dsh.agent.hooks.session import SessionHooks
 from dsh.agent.hooks.start import Beginning
 from dsh.agent.hooks.tool_use import ToolUse
 from dsh.agent.step_context import with_context
@@ -64,7 +64,7 @@ class Bridge:
             return
         query = AGENT_TYPE if is_child else started.source
         fields = payload.subagent(agent.id) if is_child else {"source": started.source}
-        beginning = Beginning()
+        beginning = Beginning(point)
         self._hooks.memory(agent.session).beginning = beginning
 
         async def begin() -> None:
@@ -79,28 +79,26 @@ class Bridge:
                     model=agent.options.model,
                 )
             finally:
-                is_late = beginning.finish(outcome)
-            if is_late and outcome.contexts and not beginning.token.cancelled:
-                agent.inject(self._hooks.message(outcome.contexts))
+                beginning.finish(outcome)
 
         self._hooks.ctx.spawn(begin(), f"{point} hooks of {agent.id}")
 
     def _agent_gone(self, gone: AgentSubject) -> None:
         self._hooks.forget(gone.agent.session)
 
-    async def _begun(self, step: PreStep, memory: Memory) -> Outcome:
+    async def _begun(self, step: PreStep, beginning: Beginning) -> Outcome | None:
         """What the hooks of the start came to, if they are through by now."""
-        if (beginning := memory.beginning) is None:
-            return NOTHING
-        outcome = await beginning.wait(step.signal, self._config.session_start_wait_ms / 1000)
+        seconds = self._config.session_start_wait_ms / 1000
+        outcome = await beginning.wait(step.signal, seconds)
         if outcome is None:
-            memory.beginning = None
             self._runner.warn(
-                f"{self._owner}: hooks of the session's start still run after "
-                f"{self._config.session_start_wait_ms / 1000:g} s; the first step does without them"
+                f"{self._owner}: hooks of the session's start still run after {seconds:g} s; "
+                "the first step does without them"
             )
-            return NOTHING
-        if outcome.decision == "deny" and not outcome.has_failed_closed and outcome.reason:
+        elif outcome.stop_reason is not None or outcome.has_failed_closed:
+            why = outcome.reason if outcome.stop_reason is None else outcome.stop_reason
+            self._hooks.request_stop(step.agent.session, beginning.point, why)
+        elif outcome.decision == "deny" and outcome.reason:
             self._runner.notice(f"{self._owner}: {outcome.reason}")
         return outcome
 
@@ -111,14 +109,11 @@ class Bridge:
     ) -> PreStepDecision:
         session = step.agent.session
         memory = self._hooks.memory(session)
-        begun = await self._begun(step, memory)
-        if begun.stop_reason is not None or begun.has_failed_closed:  # kept: no later turn goes on either
-            why = begun.reason if begun.stop_reason is None else begun.stop_reason
-            self._hooks.request_stop(session, "SessionStart", why)
+        begun = None if memory.beginning is None else await self._begun(step, memory.beginning)
         if memory.stop is not None:
             turn, why = memory.stop
             memory.stop = None
-            if turn == step.turn:
+            if turn == step.turn:  # what a start came to is kept: no later turn goes on either
                 step.agent.cancel({"kind": "hook", "reason": why}, keep_inbox=True)
                 return RejectStep()
         outcome = await self._submitted(step)
@@ -129,8 +124,9 @@ class Bridge:
         decision = await following()
         if isinstance(decision, RejectStep):
             return decision
-        memory.beginning = None
-        added = [self._hooks.message(one.contexts) for one in (begun, outcome) if one.contexts]
+        if begun is not None:
+            memory.beginning = None
+        added = [self._hooks.message(one.contexts) for one in (begun, outcome) if one and one.contexts]
         return with_context(step, decision, *added)
 
     async def _submitted(self, step: PreStep) -> Outcome:

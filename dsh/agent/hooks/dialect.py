@@ -1,6 +1,7 @@
 """The two dialects of hook files, and the points at which hooks run (`spec/capabilities-more.md` §4)."""
 
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Literal
 
@@ -60,7 +61,9 @@ class Dialect(msgspec.Struct, frozen=True):
             return lambda _: True
         if self.has_exact_words and _WORDS.fullmatch(matcher):
             return frozenset(matcher.split("|")).__contains__
-        pattern = re.compile(matcher)
+        with warnings.catch_warnings():  # of what Python may read otherwise one day
+            warnings.simplefilter("ignore")
+            pattern = re.compile(matcher)
         return lambda text: pattern.search(text) is not None
 
 

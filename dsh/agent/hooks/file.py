@@ -80,9 +80,10 @@ def _read(path: Path) -> bytes:
             if not stat.S_ISREG(found.st_mode):
                 raise HookFileError(f"{path} is no regular file", hint="configPath names a JSON file")
             raw = file.read(MAX_BYTES + 1)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: the name holds a NUL
+        why = error.strerror if isinstance(error, OSError) else error
         raise HookFileError(
-            f"{path} cannot be read: {error.strerror}", hint="correct configPath, or make the file readable"
+            f"{path} cannot be read: {why}", hint="correct configPath, or make the file readable"
         ) from None
     if len(raw) > MAX_BYTES:
         raise HookFileError(f"{path} has more than {MAX_BYTES} bytes")

@@ -41,5 +41,5 @@ def merged(answers: Sequence[Answer]) -> Outcome:
         contexts=tuple(one.context for one in answers if one.context),
         stop_reason=bounded("\n\n".join(filter(None, stops))) if stops else None,
         updated_input=updates[0] if updates else None,
-        has_failed_closed=any(one.problem and one.decision == "deny" for one in answers),
+        has_failed_closed=any(one.failed_closed for one in answers),
     )

@@ -83,5 +83,5 @@ def subagent(agent_id: str) -> dict[str, Any]:
 
 def encoded(dialect: Dialect, fields: Mapping[str, Any]) -> bytes:
     """The bytes: one line of JSON in UTF-8, ended in Claude Code's dialect only."""
-    text = encode(clean(freeze(dict(fields), "hook payload", stored=True)))
+    text = encode({key: clean(freeze(value, key, stored=True)) for key, value in fields.items()})
     return text + b"\n" if dialect.name == "claude-code" else text

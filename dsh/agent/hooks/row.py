@@ -1,5 +1,6 @@
 """What both rows of hooks do when they are mounted."""
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -34,8 +35,9 @@ def mount(
     """
     if is_given(ctx, kind="plugin", plugin=dialect.owner):
         return
+    path = os.path.expanduser(config.config_path)  # noqa: PTH111 -- an unknown user is a missing file
     try:
-        file = load(Path(config.config_path).expanduser().absolute(), dialect)
+        file = load(Path(path).absolute(), dialect)
     except HookFileError as error:
         if config.on_failure == "deny" or error.wants_deny:
             raise CompositionError(f"{dialect.owner}: {error.message}", hint=error.hint) from None

@@ -21,6 +21,7 @@ from dsh.capabilities.launch import APP_OUTPUT
 from dsh.capabilities.sandbox import SANDBOX_POLICY
 from dsh.capabilities.shell import SHELL, ShellRequest, ShellResult
 from dsh.capabilities.shell_env import SHELL_ENV
+from dsh.capabilities.terminal_text import readable
 from dsh.kernel import CancelToken, Context
 from dsh.kernel.foreign import bounded, contained, told
 from dsh.session.log import Session
@@ -193,13 +194,12 @@ class HookRunner:
         name = f"{handler.where} ({_first_line(handler.command)})"
         meant = "that counts as its objection" if is_closed else "the run goes on without it"
         self.warn(f"hook {name} failed: {answer.problem}; {meant}")
-        if not is_closed or answer.decision == "deny":
+        if not is_closed:
             return answer
-        return msgspec.structs.replace(
-            answer,
-            said="deny",
-            reason=f"the hook {name} failed, and its failure is an objection: {answer.problem}",
-        )
+        reason = f"the hook {name} failed, and its failure is an objection: {answer.problem}"
+        if answer.decision == "deny":
+            reason = answer.reason or reason
+        return msgspec.structs.replace(answer, said="deny", reason=reason, failed_closed=True)
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -264,9 +264,14 @@ def _read(point: Point, result: ShellResult) -> Answer:
         return Answer(problem=f"it was killed by {result.signal}")
     if result.exit_code is None:
         return Answer(problem="it could not be stopped and was left behind")
-    if result.stdout.truncated:
-        return Answer(problem=f"it printed more than {MAX_OUTPUT_BYTES} bytes")
-    answer = read_answer(point, result.exit_code, result.stdout.text, result.stderr.text)
+    stdout = readable(result.stdout.printed)
+    if result.exit_code == 0:  # else its output counts for nothing
+        if result.stdout.truncated:
+            return Answer(problem=f"it printed more than {MAX_OUTPUT_BYTES} bytes")
+        is_named = stdout != result.stdout.text  # for what it is: no text
+        if is_named and not stdout.lstrip().startswith("{"):
+            return Answer(problem="what it printed is no text")
+    answer = read_answer(point, result.exit_code, stdout, result.stderr.text)
     if answer.problem and result.sandbox is not None and result.sandbox.denied:
         problem = f"{answer.problem} (the sandbox refused it something, mode {result.sandbox.mode})"
         answer = msgspec.structs.replace(answer, problem=problem)

@@ -16,6 +16,7 @@ from dsh.persistence.service import PERSISTENCE
 from dsh.session.log import Session
 from dsh.session.message import Message, text_block, user_message
 from dsh.session.store import SESSIONS
+from dsh.session.value import JsonValue
 
 
 class Memory:
@@ -28,8 +29,8 @@ class Memory:
         """A hook wants this turn to stop, and why."""
         self.forced: tuple[int, int] = (0, 0)
         """How often in a row a turn was kept going: turn and times."""
-        self.proposed: dict[bytes, None] = {}
-        """Calls that hooks have asked for in place of others."""
+        self.proposed: list[JsonValue] = []
+        """Calls that hooks have asked for in place of others: name and arguments."""
 
 
 class SessionHooks:

@@ -98,11 +98,11 @@ class ToolUse:
         if wanted is None:
             return None
         given = payload.tool_input(self._hooks.dialect, execution)
-        if json_equal(wanted, given) or _key(execution.name, given) in memory.proposed:
+        call = [execution.name, given]
+        if json_equal(wanted, given) or any(json_equal(call, one) for one in memory.proposed):
             return None
-        memory.proposed[_key(execution.name, wanted)] = None
-        while len(memory.proposed) > MAX_PROPOSED:
-            memory.proposed.pop(next(iter(memory.proposed)))
+        memory.proposed.append([execution.name, wanted])
+        del memory.proposed[:-MAX_PROPOSED]
         text = encode(wanted).decode()
         return bounded(
             f"a hook wants other arguments for this call; make it again with exactly these: {text}"
@@ -119,10 +119,6 @@ def _merged(outcome: Outcome, behind: PreDecision) -> PreDecision:
     if outcome.decision == "allow" and isinstance(behind, Ask) and not isinstance(behind, HookAsk):
         return Allow()
     return behind
-
-
-def _key(name: str, arguments: object) -> bytes:
-    return encode([name, arguments])
 
 
 def _model(execution: ToolExecution) -> str | None:

@@ -197,6 +197,13 @@ def test_arguments_that_are_none_take_no_decision_away(point: Point, value: str)
     assert answer.updated_input is None or not answer.problem
 
 
+def test_terminal_control_reaches_nobody() -> None:
+    raw = json.dumps({"reason": "\x1b[31mno\x1b[0m\x00", "systemMessage": "\x1b]0;t\x07m", "continue": False})
+    answer = read_answer("Stop", 0, raw, "")
+
+    assert (answer.reason, answer.message) == ("no␀", "m")
+
+
 FIELDS = st.fixed_dictionaries(
     {},
     optional={

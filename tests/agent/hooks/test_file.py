@@ -172,6 +172,11 @@ def test_plain_words_are_exact_for_claude_and_patterns_for_codex(
     assert not any(map(matches, missed))
 
 
+def test_a_pattern_that_python_frowns_at_is_one(recwarn: pytest.WarningsRecorder) -> None:
+    assert CODEX.matches("[[a]")("a")
+    assert not list(recwarn)
+
+
 def test_files_that_are_no_files_are_errors_and_nothing_waits(tmp_path: Path) -> None:
     fifo, big = tmp_path / "fifo", tmp_path / "big"
     os.mkfifo(fifo)
@@ -186,6 +191,7 @@ def test_files_that_are_no_files_are_errors_and_nothing_waits(tmp_path: Path) ->
         (fifo, "is no regular file"),
         (tmp_path / "dangling", "cannot be read: No such file or directory"),
         (big, "has more than"),
+        (Path(f"{tmp_path}/a\0b"), "cannot be read: embedded null byte"),
         (tmp_path / "latin", "no JSON"),
         (tmp_path / "empty", "no JSON"),
     ):
