@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ PATCH = """
 """
 ROWS = pytest.mark.parametrize("row", ["hooks-claude-code", "hooks-codex"])
 needs_bwrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="there is no program bwrap")
+WALLS = pytest.mark.parametrize("walls", [pytest.param("bwrap", marks=needs_bwrap), "landlock"])
 
 
 def hook(space: Workspace, point: str, line: str, row: str = "hooks-claude-code", more: str = "") -> None:
@@ -33,6 +35,15 @@ def hook(space: Workspace, point: str, line: str, row: str = "hooks-claude-code"
     entry = {"hooks": [{"type": "command", "command": "bash ./hook.sh"}]}
     space.write("hooks.json", json.dumps({"hooks": {point: [entry]}}))
     space.write("p.yml", PATCH.format(row=row, more=more))
+
+
+def hide(space: Workspace, walls: str, folder: Path) -> None:
+    """For `landlock`, a search path without bubblewrap."""
+    if walls == "landlock":
+        folder.mkdir()
+        for name in ("bash", "cat"):
+            (folder / name).symlink_to(shutil.which(name) or name)
+        space.env["PATH"] = str(folder)
 
 
 def run(space: Workspace, words: str = "Run: echo hello", **env: str | None) -> Any:
@@ -64,10 +75,15 @@ def test_no_secret_reaches_a_hook_and_nothing_of_it_the_log(space: Workspace, ro
     assert names["TMPDIR"] == names["TMP"] == names["TEMP"]
 
 
-@needs_bwrap
+@WALLS
 @pytest.mark.parametrize(("mode", "is_written"), [("read-only", False), ("workspace-write", True)])
-def test_a_hook_runs_under_the_policy_of_the_session(space: Workspace, mode: str, is_written: bool) -> None:
-    hook(space, "PostToolUse", "cat > /dev/null; echo x > formatted && echo y > ~/escaped")
+def test_a_hook_runs_under_the_policy_of_the_session(
+    space: Workspace, walls: str, mode: str, is_written: bool, tmp_path: Path
+) -> None:
+    hide(space, walls, tmp_path / "bin")
+    hook(
+        space, "PostToolUse", "cat > /dev/null; echo x > $TMPDIR/x; echo x > formatted && echo y > ~/escaped"
+    )
 
     done = run(space, DSH_PERMISSION_MODE=mode)
 
@@ -78,6 +94,16 @@ def test_a_hook_runs_under_the_policy_of_the_session(space: Workspace, mode: str
     [told] = hook_lines(done)
     assert "hooks[0] (bash ./hook.sh) failed" in told
     assert is_written or "the sandbox refused it something, mode read-only" in told
+
+
+@WALLS
+def test_a_guard_guards_behind_walls(space: Workspace, walls: str, tmp_path: Path) -> None:
+    hide(space, walls, tmp_path / "bin")
+    hook(space, "PreToolUse", 'IN=$(cat); case "$IN" in *"rm -r"*) echo "not here" >&2; exit 2;; esac')
+
+    done = run(space, "Run: rm -r build", DSH_PERMISSION_MODE="workspace-write")
+
+    assert (done.code, done.stdout, hook_lines(done)) == (0, "Error: not here\n", [])
 
 
 @pytest.mark.parametrize("mode", ["danger-full-access", pytest.param("workspace-write", marks=needs_bwrap)])

@@ -21,6 +21,8 @@ SHAPE = (
     '"hooks": [{"type": "command", "command": "…"}]}]}}'
 )
 MAX_BYTES = 4 * 1024 * 1024
+SESSION_SOURCES = ("startup", "resume")
+"""How sessions start here."""
 _WANTS_DENY = re.compile(rb'"onFailure"\s*:\s*"deny"')
 
 
@@ -146,7 +148,12 @@ class _Reader:
                 ) from None
             if name in ("PreToolUse", "PostToolUse"):
                 self._note_names(where, matches)
-            handlers = tuple(self._handlers(where, group.get("hooks", ())))
+            elif name == "SessionStart" and not any(map(matches, SESSION_SOURCES)):
+                sources = " or ".join(SESSION_SOURCES)
+                self._notes.append(f"{where}.matcher meets no start of a session here, which is {sources}")
+            if "hooks" not in group:
+                raise HookFileError(f"{where}.hooks: expected a list, found nothing", hint=SHAPE)
+            handlers = tuple(self._handlers(where, group["hooks"]))
             yield Group(matcher=matcher, matches=matches, handlers=handlers)
 
     def _note_names(self, where: str, matches: Matches) -> None:
@@ -184,6 +191,7 @@ class _Reader:
         for key, meaning in (
             ("async", "it is waited for"),
             ("if", "it runs for every call that the matcher meets"),
+            ("once", "it runs each time"),
         ):
             if hook.get(key):
                 self._notes.append(f"{where}: `{key}` has no meaning here, {meaning}")
