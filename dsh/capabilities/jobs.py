@@ -80,6 +80,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return self.status in ("completed", "killed", "failed")
 
 
+def told_status(job: Job) -> str:
+    """How a job stands, as the model reads it in outputs and notices."""
+    detail = f", {' '.join(job.detail.split())}" if job.detail else ""
+    return f"[status: {job.status}{detail}]"
+
+
 class Jobs(Protocol):
     """The registry. A job with an owner is there only for callers of the same session.
 

@@ -14,7 +14,7 @@ from dsh.agent.contract import AGENT_INBOX_CLAIMED, Agent, InboxClaimed
 from dsh.agent.guidance import explain_tool
 from dsh.agent.registry import AGENTS
 from dsh.capabilities.bounds import Amount, TimerMs
-from dsh.capabilities.jobs import JOBS, JOBS_SETTLED, Job, Jobs, JobSubject
+from dsh.capabilities.jobs import JOBS, JOBS_SETTLED, Job, Jobs, JobSubject, told_status
 from dsh.capabilities.retention import size_of, tail
 from dsh.kernel import Cancelled, Context
 from dsh.session.message import user_message
@@ -219,31 +219,26 @@ class Notices:
 def notice(job: Job) -> str:
     """What the model reads of a job that is over."""
     return (
-        f"Background job {job.id} [{job.kind}] is over {_status(job)} — {_label(job)}\n"
+        f"Background job {job.id} [{job.kind}] is over {told_status(job)} — {_label(job)}\n"
         f'Read its output with `job_output` (job_id "{job.id}").'
     )
 
 
 def _source(job: Job) -> dict[str, Any]:
-    summary = f"{job.kind} {' '.join(job.label.split())} {_status(job)}"
+    summary = f"{job.kind} {' '.join(job.label.split())} {told_status(job)}"
     if len(summary) > SUMMARY_CHARS:
         summary = f"{summary[: SUMMARY_CHARS - 1]}…"
     return {"kind": "plugin", "plugin": OWNER, "form": "notice", "summary": summary}
 
 
 def _output_text(body: str, job: Job) -> str:
-    status = _status(job)
+    status = told_status(job)
     text = body or NO_OUTPUT
     limit = job.output_limit_bytes
     if limit is not None and size_of(text) + 1 + size_of(status) > limit:
         room = limit - size_of(status) - 1 - size_of(CUT)
         text = CUT + tail(text, room).tail if room > 0 else ""
     return text + ("" if not text or text.endswith("\n") else "\n") + status
-
-
-def _status(job: Job) -> str:
-    detail = f", {' '.join(job.detail.split())}" if job.detail else ""
-    return f"[status: {job.status}{detail}]"
 
 
 def _label(job: Job | Mapping[str, Any]) -> str:

@@ -35,7 +35,7 @@ SUMMARY_NOTE = (
 class Player(Protocol):
     """The life that asks."""
 
-    def feed(self) -> None: ...
+    async def catch_up(self) -> None: ...
 
     def diverged(self, problem: str) -> None: ...
 
@@ -106,10 +106,10 @@ class RecordedModel:
             raise
         entry = call.entry
         for chunk in self._rewritten(entry.chunks):
-            player.feed()
+            await player.catch_up()
             _check(signal)
             yield chunk
-        player.feed()
+        await player.catch_up()
         _check(signal)
         if isinstance(entry, Hang):
             await self._silence(player, signal)
@@ -134,7 +134,7 @@ class RecordedModel:
         """A reply that breaks off: a cancellation follows, or the recording is at its end."""
         for _ in range(PATIENCE):
             await asyncio.sleep(0)
-            player.feed()
+            await player.catch_up()
             _check(signal)
         player.diverged("the recorded reply breaks off where nobody cancels the replayed one")
         await signal.wait()

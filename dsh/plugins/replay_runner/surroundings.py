@@ -57,22 +57,22 @@ class Surroundings:
         recording: Recording,
         cursor: Cursor,
         notes: dict[str, None],
+        feed: Callable[[], Awaitable[None]],
         *,
         given: GivenSources,
         is_noted: bool,
     ) -> None:
+        """`feed` gives what is due at each place where the loop waits."""
         self._recording, self._cursor, self._notes = recording, cursor, notes
-        self._given = given
+        self._feed, self._given = feed, given
         self._is_noted = is_noted
         self._headers = [event for event in recording.marks if event.type == "request/header"]
         self._snapshots = [event for event in recording.marks if _is_snapshot(event)]
         self._policy_changes = frozenset(_policy_changes(recording.marks))
-        self._feed: Callable[[], None] = lambda: None
         self._composed_tools: Callable[[], tuple[ToolSchema, ...]] = tuple
 
-    def install(self, ctx: Context, feed: Callable[[], None]) -> None:
+    def install(self, ctx: Context) -> None:
         """Take part in the agent whose scope this is."""
-        self._feed = feed
         registry = ctx.use(TOOLS)
         self._composed_tools = lambda: registry.schemas(None)
         ctx.on(SYSTEM_PROMPT_ASSEMBLE, self._on_assemble, prepend=True)
@@ -94,7 +94,7 @@ class Surroundings:
     async def _on_assemble(
         self, request: AssembleRequest, following: Callable[[], Awaitable[PromptAssembly]]
     ) -> PromptAssembly:
-        self._feed()
+        await self._feed()
         header = self._header()
         config = {} if header is None else header["config"]
         for name in ("provider", "model"):
@@ -122,9 +122,9 @@ class Surroundings:
     async def _on_pre_step(
         self, step: PreStep, following: Callable[[], Awaitable[PreStepDecision]]
     ) -> PreStepDecision:
-        self._feed()
+        await self._feed()
         decision = await following()
-        self._feed()
+        await self._feed()
         if not self._is_noted or not isinstance(decision, EnterStep):
             return decision
         return EnterStep(self._entering(step, decision.messages))
@@ -132,7 +132,7 @@ class Surroundings:
     async def _on_request(
         self, seed: RequestSeed, following: Callable[[], Awaitable[LlmCallConfig]]
     ) -> LlmCallConfig:
-        self._feed()
+        await self._feed()
         composed = await following()
         header = self._header()
         if header is None:
@@ -146,16 +146,16 @@ class Surroundings:
         self, failed: RequestFailed, following: Callable[[], Awaitable[RetryRequest | None]]
     ) -> RetryRequest | None:
         """Whether an attempt was repeated is the recording's to say: the policy was the provider's."""
-        self._feed()
+        await self._feed()
         expected = self._cursor.expected_event
         if expected is None or expected.type == "step/end":
             return None
         asks_for_time = failed.failure.provider_retry_after_ms is not None
         if expected.type == "llm/retry" and (asks_for_time or expected.seq in self._policy_changes):
-            return self._repeated(failed, expected)
+            return await self._repeated(failed, expected)
         return await following()
 
-    def _repeated(self, failed: RequestFailed, expected: SessionEvent) -> RetryRequest | None:
+    async def _repeated(self, failed: RequestFailed, expected: SessionEvent) -> RetryRequest | None:
         """A retry as recorded: what the provider asked for is not waited for, a changed policy is not known.
 
         It stands under the policy of the replay, so that those that are made again go on counting from it.
@@ -163,7 +163,7 @@ class Surroundings:
         session, policy = failed.agent.session, failed.retry_policy
         key = expected.data["policyKey"] if policy is None else policy_key(policy)
         session.append(expected.type, {**expected.data, "policyKey": key})
-        self._feed()
+        await self._feed()
         started = self._cursor.expected_event
         if started is None or started.type != "llm/retry-started" or failed.signal.cancelled:
             return None
@@ -171,7 +171,7 @@ class Surroundings:
         return {"kind": "retry"}
 
     async def _on_stopping(self, stopping: TurnStopping) -> None:
-        self._feed()
+        await self._feed()
 
     # -- what was recorded -----------------------------------------------------------------------
 
