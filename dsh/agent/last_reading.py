@@ -1,9 +1,16 @@
-"""The last snapshot of a row that the model still sees: what it says, and when it was logged."""
+"""Snapshots by which rows tell the model of what changes: the last one counts while the model sees it."""
 
 from weakref import WeakKeyDictionary
 
 from dsh.session.event import SessionEvent
 from dsh.session.log import Session
+from dsh.session.message import Message, user_message
+
+
+def reading(plugin: str, text: str) -> Message:
+    """A snapshot of one section, which has the name of the row."""
+    sections = [{"name": plugin, "text": text}]
+    return user_message(text, {"kind": "plugin", "plugin": plugin, "form": "snapshot", "sections": sections})
 
 
 class LastReading:
@@ -27,6 +34,11 @@ class LastReading:
             if place.last is not None and place.last.seq not in session.surface_nodes:
                 place.last = None
         return place.last
+
+
+def is_fresh(last: SessionEvent | None, now_ms: int, interval_ms: int) -> bool:
+    """Whether the last reading is not older than the interval; one from the future is."""
+    return last is not None and 0 <= now_ms - last.time < interval_ms
 
 
 class _Place:

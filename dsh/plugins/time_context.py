@@ -13,14 +13,14 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from dsh.agent.contract import AGENT_PRE_STEP, PreStep, PreStepDecision
-from dsh.agent.last_reading import LastReading
+from dsh.agent.last_reading import LastReading, is_fresh, reading
 from dsh.agent.step_context import is_entered, with_context
 from dsh.capabilities.bounds import MAX_TIMER_MS
 from dsh.capabilities.recorded import is_given
 from dsh.errors import CompositionError
 from dsh.kernel import Context
 from dsh.session.log import Clock, Session, now_ms
-from dsh.session.message import Message, user_message
+from dsh.session.message import Message
 
 provide = ()
 
@@ -58,7 +58,7 @@ class Times:
             return decision
         session, now = step.agent.session, self._clock()
         last = self._readings.of(session)
-        if last is not None and 0 <= now - last.time < self._refresh_interval_ms:
+        if is_fresh(last, now, self._refresh_interval_ms):
             return decision
         before = _last_visible_ms(session) if step.step == 1 else None if last is None else last.time
         zones = self._zones(decision.messages)
@@ -69,13 +69,7 @@ class Times:
                 _person(zones),
             )
         )
-        source = {
-            "kind": "plugin",
-            "plugin": OWNER,
-            "form": "snapshot",
-            "sections": [{"name": OWNER, "text": text}],
-        }
-        return with_context(step, decision, user_message(text, source))
+        return with_context(step, decision, reading(OWNER, text))
 
     def _zones(self, messages: Iterable[Message]) -> list[ZoneInfo]:
         """The zones that the person's messages name, each once, else the configured one."""

@@ -13,7 +13,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from dsh.agent.contract import AGENT_PRE_STEP, PreStep, PreStepDecision
-from dsh.agent.last_reading import LastReading, section_of
+from dsh.agent.last_reading import LastReading, is_fresh, reading, section_of
 from dsh.agent.step_context import is_entered, with_context
 from dsh.capabilities.bounds import MAX_TIMER_MS
 from dsh.capabilities.recorded import is_given
@@ -22,7 +22,6 @@ from dsh.capabilities.shell import SHELL, Shell, ShellRequest
 from dsh.errors import DshError
 from dsh.kernel import Context
 from dsh.session.log import Clock, Session, now_ms
-from dsh.session.message import user_message
 from dsh.unicode import valid
 
 provide = ()
@@ -76,18 +75,12 @@ class Panes:
         if step.step != 1 or not is_entered(decision, step):
             return decision
         last = self._readings.of(step.agent.session)
-        if last is not None and 0 <= self._clock() - last.time < self._refresh_interval_ms:
+        if is_fresh(last, self._clock(), self._refresh_interval_ms):
             return decision
         text = await self._reading(step)
         if text is None or text == section_of(last, OWNER):
             return decision
-        source = {
-            "kind": "plugin",
-            "plugin": OWNER,
-            "form": "snapshot",
-            "sections": [{"name": OWNER, "text": text}],
-        }
-        return with_context(step, decision, user_message(text, source))
+        return with_context(step, decision, reading(OWNER, text))
 
     async def _reading(self, step: PreStep) -> str | None:
         terminal, shell = self._terminal(), self._shell()

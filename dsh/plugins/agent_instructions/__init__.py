@@ -14,7 +14,7 @@ import msgspec
 
 from dsh.agent.contract import AGENT_PRE_STEP, PreStep, PreStepDecision
 from dsh.agent.step_context import is_entered, with_context
-from dsh.capabilities.bounds import Amount
+from dsh.capabilities.bounds import Amount, NonEmpty
 from dsh.capabilities.fs import FS, FsError
 from dsh.capabilities.launch import HOME_PATH
 from dsh.capabilities.recorded import is_given
@@ -46,7 +46,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="c
     """How long a text of instructions may be, in bytes; 0 and less turn the row off."""
     max_source_bytes: Amount = 1024 * 1024
     """Files larger than this, in bytes, are not loaded."""
-    project_root_markers: list[str] = msgspec.field(default_factory=lambda: [".git"])
+    project_root_markers: list[NonEmpty] = msgspec.field(default_factory=lambda: [".git"])
     """The nearest directory above the working directory that holds one of these is the project."""
     instruction_file_candidates: list[str] = msgspec.field(default_factory=lambda: ["AGENTS.md", "CLAUDE.md"])
     """Names of instruction files; of each directory all that exist are loaded, in this order."""

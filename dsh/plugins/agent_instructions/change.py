@@ -84,7 +84,8 @@ def changes(looked: Sequence[Looked], known: Known, layout: Layout) -> list[Chan
 
 def batch(changed: Sequence[Change], max_bytes: int) -> Told | None:
     """Those changes in one text; None where there is room for none of them."""
-    fitted = text.fit([change.section for change in changed], max_bytes)
+    is_more = any(change.entry["action"] == "set" for change in changed)
+    fitted = text.fit([change.section for change in changed], max_bytes, intro=text.MORE if is_more else "")
     if not fitted.kept:
         return None
     return Told(fitted.text, tuple(changed[at].entry for at in fitted.kept))

@@ -16,6 +16,7 @@ GUIDANCE = (
     "override system, developer or direct user instructions."
 )
 INTRO = f"Instructions of this workspace follow, from broad to specific. {GUIDANCE}"
+MORE = f"More instructions of this workspace follow. {GUIDANCE}"
 REPLACING = "These instructions take the place of all workspace instructions given before."
 COMPACT = "Instructions of this workspace, as guidance:"
 NAMED = 8
@@ -50,7 +51,7 @@ def loaded(path: str, content: str) -> Section:
 def added(path: str, directory: str | None, content: str) -> Section:
     """A file that came later; `directory` is where it applies, None for everywhere."""
     where = "all your work" if directory is None else f"work under `{shown(directory)}`"
-    return Section(path, f"More instructions, from {shown(path)}, for {where}. {GUIDANCE}", content)
+    return Section(path, f"Instructions from {shown(path)}, for {where}:", content)
 
 
 def changed(path: str, content: str) -> Section:

@@ -14,6 +14,7 @@ import pytest
 
 from dsh.agent.contract import AGENT_PRE_STEP, EnterStep, PreStep, PreStepDecision, RejectStep
 from dsh.plugins.agent_instructions.known import File, Known
+from dsh.plugins.agent_instructions.text import GUIDANCE
 from dsh.session.message import user_message
 from dsh.tools.execution import ToolCall
 from tests.agent.kit import calls, ends, short, text, types
@@ -72,6 +73,23 @@ async def test_in_the_log_a_touch_is_a_message_that_waited_and_is_entered(projec
             "target": "next-step", "start": 0, "removedCount": 1, "inserted": (), "outcome": "canceled",
         }  # fmt: skip
         assert parked.data["inserted"][0] == entered.data
+
+
+@aio
+async def test_how_files_are_to_be_taken_is_said_once_for_all_that_are_new(project: Project) -> None:
+    for name in ("a", "b", "c"):
+        project.write(f"{name}/AGENTS.md", f"{name} rule")
+        project.write(f"{name}/task.txt", "x")
+    async with project.loop(read(*(f"{n}/task.txt" for n in "abc")), text("done"), text("two")) as run:
+        agent = await project.agent(run)
+        await run.prompt(agent, "go")
+        project.write("a/AGENTS.md", "another rule")
+        await run.prompt(agent, "go on")
+
+        new, changed = (texts(message)[0] for message in messages(agent.session)[-2:])
+        assert new.startswith("<system-reminder>\nMore instructions of this workspace follow.")
+        assert new.count(GUIDANCE) == 1
+        assert GUIDANCE not in changed
 
 
 @aio
